@@ -861,7 +861,7 @@ pub(crate) struct AgentDto {
 pub(crate) struct ServerDto {
     /// Its name.
     pub(crate) name: String,
-    /// `starting`, `ready`, `backing off` or `failed`.
+    /// `starting`, `ready`, `backing off`, `failed` or `needs login`.
     pub(crate) state: String,
     /// The protocol version that it speaks.
     #[serde(skip_serializing_if = "Option::is_none")]

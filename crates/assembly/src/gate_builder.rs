@@ -242,6 +242,7 @@ pub const STATE_DIRECTORIES: [&str; 17] = [
     PACKAGES,
     HOMES,
     SERVER_LOGS,
+    TOKENS,
     WRAPPED,
     CACHES,
     FLOW,
@@ -255,6 +256,9 @@ pub const HOMES: &str = "homes.toolgate";
 
 /// What servers wrote to standard error; hidden by the suffix.
 pub const SERVER_LOGS: &str = "logs.toolgate";
+
+/// Tokens of logins at servers, encrypted; hidden by the suffix.
+pub const TOKENS: &str = "tokens.toolgate";
 
 /// Files of clients as they were before `mcp wrap`; hidden by the suffix.
 pub const WRAPPED: &str = "wrapped.toolgate";

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use toolgate_gate::{AbsentTool, Tool};
+use toolgate_oauth::TokenStore;
 use toolgate_types::Backoff;
 
 use crate::definition::confusable_key;
@@ -32,6 +33,8 @@ pub struct BridgeOptions {
     pub launcher: Arc<dyn ServerLauncher>,
     /// The approved tool definitions.
     pub pins: Pins,
+    /// The tokens of logins.
+    pub tokens: Arc<TokenStore>,
     /// Receives warnings for the operator.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// Receives reports of quarantined files, which may have been the user's own.

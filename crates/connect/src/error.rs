@@ -41,6 +41,12 @@ pub enum ConnectError {
         /// The reason.
         reason: String,
     },
+    /// Only a person can go on.
+    #[error("it needs a login: run `{command}`")]
+    LoginRequired {
+        /// The command that logs in.
+        command: String,
+    },
     /// The URL, a header or the token endpoint cannot be used.
     #[error("the connection cannot be made: {reason}")]
     Http {
@@ -83,6 +89,7 @@ impl ConnectError {
             Self::Startup { .. } => ErrorCode::Timeout,
             Self::Protocol { .. } => ErrorCode::OutputInvalid,
             Self::Ended { .. } => ErrorCode::Interrupted,
+            Self::LoginRequired { .. } => ErrorCode::ServerUnavailable,
             Self::Http { .. } => ErrorCode::IoError,
             Self::Pins { .. } => ErrorCode::NotPermitted,
         }
@@ -92,6 +99,7 @@ impl ConnectError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Launch { code, .. } => code.is_denial() || *code == ErrorCode::CommandNotFound,
+            Self::LoginRequired { .. } => true,
             _ => false,
         }
     }

@@ -30,7 +30,7 @@ pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
 pub use pins::{KnownLifecycle, PinFile, PinKey, PinOrigin, PinState, PinnedTool, Pins};
 pub use server::{HealthState, ServerHealth, ServerTimeouts};
 pub use settings::{
-    DEFAULT_MAX_CALLS, HomeSettings, HttpSettings, OAuthSettings, PackageSettings, PinPolicy,
+    DEFAULT_MAX_CALLS, HomeSettings, HttpSettings, LoginSettings, OAuthSettings, PackageSettings, PinPolicy,
     ProcessSettings, SecretString, ServerName, ServerSettings, ToolSettings, TransportSettings,
 };
 pub use surface::BridgedResource;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use toolgate_manifest::{PackageSpec, ServerLimits};
+use toolgate_oauth::TokenBinding;
 use toolgate_policy::OutputPolicy;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{FlowSettings, Sha256, ToolClass};
@@ -193,6 +194,17 @@ pub struct HttpSettings {
     pub headers: Vec<(String, SecretString)>,
     /// How to get an access token.
     pub oauth: Option<OAuthSettings>,
+    /// Whose logins are used, if people log in.
+    pub login: Option<LoginSettings>,
+}
+
+/// Tokens that people got with a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginSettings {
+    /// What the operator's token belongs to.
+    pub binding: TokenBinding,
+    /// Whether each caller has a login, and a connection, of its own.
+    pub per_caller: bool,
 }
 
 /// OAuth 2.1 client credentials: the gate itself is the client, and no caller's token is ever passed on.
@@ -427,6 +439,7 @@ mod tests {
                 scopes: Vec::new(),
                 resource: None,
             }),
+            login: None,
         };
         assert!(!format!("{:?}", TransportSettings::Http(http)).contains("hunter2"));
     }
@@ -438,7 +451,8 @@ mod tests {
             TransportSettings::Stdio(ProcessSettings { network, ..ProcessSettings::default() })
         };
         let url = "http://127.0.0.1:9/mcp".to_owned();
-        let elsewhere = TransportSettings::Http(HttpSettings { url, headers: Vec::new(), oauth: None });
+        let elsewhere =
+            TransportSettings::Http(HttpSettings { url, headers: Vec::new(), oauth: None, login: None });
         let leaves = [process(&[]), process(&["example.com"]), elsewhere]
             .map(|transport| transport.leaves_the_machine());
         assert_eq!(leaves, [false, true, true]);

@@ -65,8 +65,8 @@ pub use sandbox::{
 };
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{
-    OauthConfig, PackageRegistry, PackageSpec, PackageSpecError, PinMode, ServerConfig, ServerLimits,
-    ServerProcessConfig, ServerRemote, ServerToolConfig, ServerTransport, is_reserved_header,
+    LoginConfig, OauthConfig, PackageRegistry, PackageSpec, PackageSpecError, PinMode, ServerConfig,
+    ServerLimits, ServerProcessConfig, ServerRemote, ServerToolConfig, ServerTransport, is_reserved_header,
 };
 pub use telemetry::TelemetryConfig;
 pub use tool::{

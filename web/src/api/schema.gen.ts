@@ -1129,7 +1129,7 @@ export interface components {
         Server: {
             /** @description Its name. */
             name: string;
-            /** @description `starting`, `ready`, `backing off` or `failed`. */
+            /** @description `starting`, `ready`, `backing off`, `failed` or `needs login`. */
             state: string;
             /** @description The protocol version that it speaks. */
             protocol?: string | null;

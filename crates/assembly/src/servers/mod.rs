@@ -6,6 +6,7 @@ mod container;
 mod container_process;
 mod pin_origin;
 mod server_state;
+mod server_login;
 mod server_settings;
 mod server_log;
 mod sandbox_launcher;
@@ -33,6 +34,7 @@ pub use package_installer::PackageInstaller;
 use pin_origin::pin_origin;
 use sandbox_launcher::{LaunchContext, SandboxLauncher};
 pub use server_log::last_lines;
+pub use server_login::{LoginState, ServerLogin};
 pub use server_settings::{UnusableServer, declared_servers};
 pub use server_state::{ServerStatePaths, package_problem};
 
@@ -111,15 +113,22 @@ pub struct PreviousServers(DeclaredServers, Option<LaunchContext>);
 impl Servers {
     /// A bridge without servers, supervised by this runtime.
     pub fn new(settings: &Settings, runtime: Handle, which: ServerSelection) -> Self {
-        Self::with_reporter(runtime, which, warn, pins(settings))
+        Self::with_reporter(settings, runtime, which, warn, pins(settings))
     }
 
     /// The same, with warnings going to `report` instead of the operator's notices.
-    fn with_reporter(runtime: Handle, which: ServerSelection, report: fn(&str), pins: Pins) -> Self {
+    fn with_reporter(
+        settings: &Settings,
+        runtime: Handle,
+        which: ServerSelection,
+        report: fn(&str),
+        pins: Pins,
+    ) -> Self {
         let launcher = Arc::new(SandboxLauncher::default());
         let bridge = Bridge::new(BridgeOptions {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
+            tokens: Arc::new(server_login::token_store(settings)),
             warn: Arc::new(report),
             // Reports of quarantined files always reach the operator: a file may be the operator's own.
             error: Arc::new(warn),
@@ -145,7 +154,7 @@ impl Servers {
     /// Starts servers without a gate, and waits until each has listed its tools or failed. The caller reports the result.
     pub fn start(settings: &Settings, runtime: &Runtime, which: ServerSelection) -> Result<Self, BuildError> {
         let say = |text: &str| debug(|| text.to_owned());
-        let servers = Self::with_reporter(runtime.handle().clone(), which, say, pins(settings));
+        let servers = Self::with_reporter(settings, runtime.handle().clone(), which, say, pins(settings));
         servers.run(settings, runtime)?;
         Ok(servers)
     }
@@ -175,7 +184,7 @@ impl Servers {
         for key in pin_keys(settings).iter().filter(|key| key.server().as_str() == server) {
             copied.copy_from(&pins(settings), key).map_err(|error| BuildError::usage(error.to_string()))?;
         }
-        let mut servers = Self::with_reporter(runtime.handle().clone(), which, say, copied);
+        let mut servers = Self::with_reporter(settings, runtime.handle().clone(), which, say, copied);
         servers.installation = Some(installation.to_path_buf());
         servers.run(settings, runtime)?;
         Ok(servers)

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use toolgate_connect::{
-    DEFAULT_MAX_CALLS, HttpSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString, ServerName,
-    ServerSettings, ToolSettings, TransportSettings,
+    DEFAULT_MAX_CALLS, HttpSettings, LoginSettings, OAuthSettings, PinPolicy, ProcessSettings, SecretString,
+    ServerName, ServerSettings, ToolSettings, TransportSettings,
 };
 use toolgate_egress::NetworkAllowlist;
 use toolgate_manifest::{
@@ -18,6 +18,7 @@ use toolgate_types::ToolClass;
 
 use super::container;
 use super::pin_origin::pin_origin;
+use super::server_login::token_binding;
 use super::server_state;
 use crate::ambient::real_path;
 use crate::settings::Settings;
@@ -107,7 +108,9 @@ fn server_settings(
         ServerTransport::Process(process) => {
             TransportSettings::Stdio(self::process(settings, &server.name.value, process, variable)?)
         }
-        ServerTransport::Remote(remote) => TransportSettings::Http(self::remote(config, remote, variable)?),
+        ServerTransport::Remote(remote) => {
+            TransportSettings::Http(self::remote(settings, &server.name.value, remote, variable)?)
+        }
     };
     Ok(ServerSettings {
         name,
@@ -234,10 +237,12 @@ fn process(
 }
 
 fn remote(
-    config: &Config,
+    settings: &Settings,
+    server: &str,
     remote: &manifest::ServerRemote,
     variable: VariableLookup<'_>,
 ) -> Result<HttpSettings, ServerSettingsError> {
+    let config = &settings.loaded.config;
     let headers = remote
         .headers
         .iter()
@@ -251,10 +256,16 @@ fn remote(
             resource: oauth.resource.as_ref().map(|resource| resource.value.clone()),
         })
     });
+    let url = expand(config, &remote.url, variable)?;
+    let login = remote.login.as_ref().map(|login| LoginSettings {
+        binding: token_binding(settings, server, &url),
+        per_caller: login.per_caller,
+    });
     Ok(HttpSettings {
-        url: expand(config, &remote.url, variable)?,
         headers: headers.collect::<Result<_, ServerSettingsError>>()?,
         oauth: oauth.transpose()?,
+        login,
+        url,
     })
 }
 

@@ -199,6 +199,13 @@ fn variables(config: &Config) -> Vec<String> {
             let to = format!("{} (tokens for server {})", oauth.token_url.value, server.name.value);
             [&oauth.client_id, &oauth.client_secret].into_iter().for_each(|text| add(&text.value, &to));
         }
+        if let Some(login) = &remote.login {
+            let to = format!("the authorization server of {}", server.name.value);
+            [&login.client_id, &login.client_secret]
+                .into_iter()
+                .flatten()
+                .for_each(|text| add(&text.value, &to));
+        }
     }
     for (server, process) in processes(config) {
         let to = format!("the program of server {}", server.name.value);

@@ -10,6 +10,7 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
+use toolgate_oauth::LoginNeed;
 use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 
 use super::connection::root_cause;
@@ -19,7 +20,7 @@ use super::tool_listing::escape_untrusted;
 use super::{Server, ServerConnection, ServerState, locked};
 use crate::pins::KnownLifecycle;
 use crate::surface::SUBSCRIBE_RESOURCE;
-use crate::wire::{ProgressRoute, is_expired, set_level_request, want_log_messages};
+use crate::wire::{ProgressRoute, is_expired, login_need, set_level_request, want_log_messages};
 
 /// How often a call's deadline is checked.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -49,12 +50,16 @@ pub(crate) struct UpstreamCall {
 impl Server {
     /// Calls a tool and waits for the result, until the call's deadline.
     pub(crate) async fn call(
-        &self,
+        self: &Arc<Self>,
         request: UpstreamCall,
         context: &CallContext,
     ) -> Result<UpstreamAnswer, Failure> {
         let _under_way = self.start_call()?;
-        let connection = with_deadline(context, self.connection()).await??;
+        let caller = self.caller_with_own_login(context);
+        let connection = match caller {
+            Some(caller) => with_deadline(context, self.caller_connection(caller)).await??,
+            None => with_deadline(context, self.connection()).await??,
+        };
         if connection.offers(&request.tool) != Some(request.definition) {
             return Err(self.definition_changed());
         }
@@ -93,6 +98,7 @@ impl Server {
         let settled = settled.await;
         match settled.as_deref() {
             Ok(ServerState::Ready(connection)) => Ok(Arc::clone(connection)),
+            Ok(ServerState::Down { login: Some(need), .. }) => Err(self.login_failure(need, None)),
             Ok(ServerState::Down { reason, said, .. }) => Err(self.unavailable(reason, said.as_deref())),
             _ => Err(self.unavailable("it was stopped", None)),
         }
@@ -122,7 +128,7 @@ impl Server {
             add_responses(&mut repeated, responses, wanted.request_state.clone());
             answer = self.send(connection, repeated, context).await?;
         }
-        self.read(connection, answer)
+        self.read(connection, context, answer)
     }
 
     /// Sends one request and waits for its answer.
@@ -145,7 +151,7 @@ impl Server {
         let answers_before = connection.answers();
         let handle = with_deadline(context, sending)
             .await?
-            .map_err(|error| self.connection_lost(connection, &error))?;
+            .map_err(|error| self.connection_lost(connection, context, &error))?;
         let mut asked = SentRequest { handle: Some(handle), runtime: self.options.runtime.clone() };
         let answer = with_deadline(context, asked.response()).await;
         match answer {
@@ -207,6 +213,7 @@ impl Server {
     fn read(
         &self,
         connection: &ServerConnection,
+        context: &CallContext,
         answer: Result<ServerResult, ServiceError>,
     ) -> Result<UpstreamAnswer, Failure> {
         match answer {
@@ -230,7 +237,7 @@ impl Server {
             Err(ServiceError::McpError(error)) => {
                 Err(self.refused(&crate::tool_result::quote_untrusted(&error.message)))
             }
-            Err(error) => Err(self.connection_lost(connection, &error)),
+            Err(error) => Err(self.connection_lost(connection, context, &error)),
         }
     }
 
@@ -243,7 +250,19 @@ impl Server {
     }
 
     /// The connection broke while a call was in flight.
-    fn connection_lost(&self, connection: &ServerConnection, error: &ServiceError) -> Failure {
+    fn connection_lost(
+        &self,
+        connection: &ServerConnection,
+        context: &CallContext,
+        error: &ServiceError,
+    ) -> Failure {
+        if let Some(need) = login_need(error) {
+            // Otherwise the login is good, and the server wants more for this one call.
+            if matches!(need, LoginNeed::Withdrawn | LoginNeed::NotOurs) {
+                connection.mark_broken("its login is taken no more");
+            }
+            return self.login_failure(&need, self.caller_with_own_login(context));
+        }
         match error {
             error if is_expired(error) => connection.mark_broken("its session had run out"),
             ServiceError::TransportSend(_) => connection.note_send_failed(),
@@ -268,6 +287,7 @@ impl Server {
     pub(crate) fn not_up(&self) -> Option<Failure> {
         match &*self.state.borrow() {
             ServerState::Ready(connection) if !connection.is_closed() => None,
+            ServerState::Down { login: Some(need), .. } => Some(self.login_failure(need, None)),
             ServerState::Down { reason, said, .. } => Some(self.unavailable(reason, said.as_deref())),
             ServerState::Ready(_) | ServerState::Starting => {
                 let error = locked(&self.last_error).clone();
@@ -276,7 +296,7 @@ impl Server {
         }
     }
 
-    fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {
+    pub(super) fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {
         let failure =
             Failure::new(ErrorCode::ServerUnavailable, format!("the server `{}` is not running", self.name))
                 .help("try again later, or go on without this tool; the operator is told more")

@@ -15,6 +15,7 @@ use rmcp::transport::Transport;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::LogSeverity;
+use toolgate_oauth::TokenSource;
 use toolgate_types::Sha256;
 
 use super::active_calls::ActiveCalls;
@@ -29,7 +30,7 @@ use crate::definition::Definition;
 use crate::error::ConnectError;
 use crate::launch::{LaunchedServer, ServerLauncher};
 use crate::pins::KnownLifecycle;
-use crate::settings::{ProcessSettings, ServerSettings, TransportSettings};
+use crate::settings::{HttpSettings, ProcessSettings, ServerSettings, TransportSettings};
 use crate::wire::{CloseReason, GuardedTransport, PipeTransport, ServerEvents, http_transport};
 
 /// After this many consecutive call timeouts, without any response in between, a server counts as hanging.
@@ -158,13 +159,14 @@ pub(super) async fn open(
     let updates = server.subscriptions.updates();
     match &settings.transport {
         TransportSettings::Http(http) => {
-            let opening = async {
-                let ending = CloseReason::new(server.options.timeouts.unsolicited_per_second);
-                let transport = http_transport(http, settings.max_calls, ending.clone()).await?;
-                let begun = PendingConnection { process: None, close_reason: ending, probe: None, updates };
-                handshake(transport, begun, &settings, era).await
-            };
-            Ok(with_startup_timeout(limit, stop, opening).await?)
+            let tokens = server.logins.as_ref().map(|logins| Arc::clone(logins.operator()));
+            let opened = open_http(server, &settings, http, era, tokens).await;
+            opened.map_err(|failure| match server.login_need() {
+                Some(need) => {
+                    ConnectError::LoginRequired { command: server.login_command(&need, None) }.into()
+                }
+                None => failure,
+            })
         }
         TransportSettings::Stdio(process) => {
             let LaunchedServer { input, output, process } = launch(&server.options.launcher, process).await?;
@@ -201,6 +203,24 @@ pub(super) async fn open(
             }
         }
     }
+}
+
+/// Connects to a server over HTTP with the tokens of one login, and lists its tools.
+pub(super) async fn open_http(
+    server: &Server,
+    settings: &ServerSettings,
+    http: &HttpSettings,
+    era: ProtocolLifecycle,
+    tokens: Option<Arc<TokenSource>>,
+) -> Result<OpenConnection, ConnectionFailure> {
+    let opening = async {
+        let ending = CloseReason::new(server.options.timeouts.unsolicited_per_second);
+        let transport = http_transport(http, settings.max_calls, ending.clone(), tokens).await?;
+        let updates = server.subscriptions.updates();
+        let begun = PendingConnection { process: None, close_reason: ending, probe: None, updates };
+        handshake(transport, begun, settings, era).await
+    };
+    Ok(with_startup_timeout(settings.startup_timeout, &server.stop, opening).await?)
 }
 
 /// The state before the handshake.

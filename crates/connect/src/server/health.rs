@@ -41,6 +41,8 @@ pub enum HealthState {
     BackingOff,
     /// Failed; not retried until its settings change.
     Failed,
+    /// Not tried again before a person has logged in.
+    NeedsLogin,
 }
 
 impl HealthState {
@@ -52,6 +54,7 @@ impl HealthState {
             Self::Ready => "ready",
             Self::BackingOff => "backing off",
             Self::Failed => "failed",
+            Self::NeedsLogin => "needs login",
         }
     }
 }
@@ -62,6 +65,7 @@ impl Server {
         let (state, connection) = match &*self.state.borrow() {
             ServerState::Starting => (HealthState::Starting, None),
             ServerState::Ready(connection) => (HealthState::Ready, Some(connection.clone())),
+            ServerState::Down { login: Some(_), .. } => (HealthState::NeedsLogin, None),
             ServerState::Down { given_up: false, .. } => (HealthState::BackingOff, None),
             ServerState::Down { given_up: true, .. } => (HealthState::Failed, None),
         };

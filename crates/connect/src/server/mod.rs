@@ -14,6 +14,7 @@ mod subscriptions;
 mod health;
 mod supervisor;
 mod requests;
+mod login;
 mod call;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,11 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use toolgate_oauth::LoginNeed;
 
 use crate::bridge::BridgeOptions;
 use crate::pins::{PinFile, PinKey};
 use crate::settings::{ServerName, ServerSettings};
 use crate::surface::ListedResources;
+use login::ServerLogins;
 use reporter::ServerReporter;
 use restricted_client::ProtocolLifecycle;
 
@@ -46,6 +49,8 @@ pub(crate) struct Server {
     pins: PinKey,
     /// The protocol that it was last spoken to with, by whichever gate.
     remembered: ProtocolLifecycle,
+    /// The logins at it, if people log in.
+    logins: Option<ServerLogins>,
     /// Incremented when the tools have changed.
     changed: watch::Sender<u64>,
     settings: Mutex<Arc<ServerSettings>>,
@@ -84,6 +89,8 @@ pub(crate) enum ServerState {
         said: Option<String>,
         /// Whether there will be no more retries.
         given_up: bool,
+        /// The login without which it is not tried again.
+        login: Option<LoginNeed>,
     },
 }
 
@@ -105,6 +112,7 @@ impl Server {
         let remembered = known.as_ref().ok().and_then(PinFile::lifecycle);
         let server = Self {
             name: settings.name.clone(),
+            logins: ServerLogins::of(&settings, &options.tokens),
             reporter: ServerReporter::new(settings.name.clone(), Arc::clone(&options)),
             options,
             pins,

@@ -41,7 +41,7 @@ struct ToolListState {
 type PinLook = fn(&Pins, &PinKey, &Observation<'_>) -> Result<ObservedPins, ConnectError>;
 
 /// Awaits a future that must not be polled after completion.
-async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
+pub(super) async fn wait_once<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
     if let Some(future) = waited {
         future.await;
         *waited = None;
@@ -57,6 +57,7 @@ impl Drop for SupervisorGuard<'_> {
             reason: "it was stopped".to_owned(),
             said: None,
             given_up: true,
+            login: None,
         });
         self.0.settle();
     }
@@ -70,6 +71,7 @@ impl Server {
         while !self.stop.is_cancelled() {
             let silence = ProbeTimeout::new(self.options.timeouts.probe_timeout);
             let is_first_greeting = failures == 0;
+            let login = self.logins.as_ref().and_then(|logins| logins.operator().stamp());
             let over = match open(&self, era, &silence).await {
                 Ok(opened) => {
                     era = opened.lifecycle.into();
@@ -78,6 +80,8 @@ impl Server {
                     failures = if begun.elapsed() > MIN_STABLE_UPTIME { 0 } else { failures };
                     over
                 }
+                // It was not spoken to.
+                Err(over) if matches!(over.error, ConnectError::LoginRequired { .. }) => over,
                 Err(over) => {
                     era = era.fallback(silence.has_elapsed());
                     over
@@ -87,18 +91,26 @@ impl Server {
             if !self.stop.is_cancelled() {
                 // The other protocol is tried next, so the server is not settled yet.
                 let has_hope = is_first_greeting && matches!(over.error, ConnectError::Protocol { .. });
-                self.back_off(over, failures, has_hope).await;
+                self.back_off(over, failures, has_hope, login).await;
             }
         }
     }
 
     /// Waits before the next attempt, if there is one.
-    async fn back_off(&self, over: ConnectionFailure, failures: u32, has_hope: bool) {
+    async fn back_off(
+        &self,
+        over: ConnectionFailure,
+        failures: u32,
+        has_hope: bool,
+        login_before: Option<[i64; 4]>,
+    ) {
         self.report_failure(&over.to_string());
         let (reason, said, given_up) = (over.error.to_string(), over.last_stderr_line, over.error.is_final());
+        let is_login_required = matches!(over.error, ConnectError::LoginRequired { .. });
+        let login = self.login_need().filter(|_| is_login_required);
         // After a single failure the server is back in a moment; calls wait for that.
         let state = if failures > 1 || given_up {
-            ServerState::Down { reason, said, given_up }
+            ServerState::Down { reason, said, given_up, login: login.clone() }
         } else {
             ServerState::Starting
         };
@@ -107,9 +119,10 @@ impl Server {
             self.settle();
         }
         let again = async {
-            match given_up {
-                true => std::future::pending().await,
-                false => tokio::time::sleep(self.options.backoff.delay(failures)).await,
+            match (given_up, &self.logins) {
+                (true, Some(logins)) if login.is_some() => logins.changed(login_before).await,
+                (true, _) => std::future::pending().await,
+                (false, _) => tokio::time::sleep(self.options.backoff.delay(failures)).await,
             }
         };
         tokio::select! {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use toolgate_assembly::ambient::HostEnvironment;
+use toolgate_assembly::callers::{LOCAL_ISSUER, LOCAL_KEY_ID, issuer_verifier};
 use toolgate_assembly::error::BuildError;
 use toolgate_assembly::gate_builder::{GateBuildOptions, build_gate};
 use toolgate_assembly::load::{TokenVerification, load};
@@ -24,9 +25,14 @@ use toolgate_connect::{
     Bridge, BridgeOptions, HealthState, LaunchedServer, Pins, ProcessSettings, RunningProcess, ServerHealth,
     ServerLauncher, ServerSettings, ServerTimeouts, ToolSettings, TransportSettings,
 };
-use toolgate_gate::{BlockingStrategy, CallOptions, Gate, NoApprover};
+use toolgate_gate::{BlockingStrategy, CallOptions, Credential, Gate, NoApprover};
+use toolgate_identity::{
+    Algorithm, ClaimNames, Issuer, KeySource, MintOptions, SharedSecret, generate_secret, mint,
+};
+use toolgate_oauth::TokenStore;
 use toolgate_types::{
-    Backoff, Caller, ErrorCode, Failure, Limits, Outcome, Stage, ToolCall, ToolClass, ToolOutput, Trust,
+    Backoff, Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput,
+    Trust,
 };
 use toolgate_workspace::Workspace;
 
@@ -317,6 +323,7 @@ impl BridgeFixture {
         let bridge = Bridge::new(BridgeOptions {
             launcher,
             pins: Pins::new(folder.path().join("pins.toolgate")),
+            tokens: login_tokens(folder.path()),
             error: Arc::clone(&complain),
             warn: complain,
             scan_interval: between_looks,
@@ -359,6 +366,37 @@ impl BridgeFixture {
         let own = GateOwnedPaths::of(&settings);
         let loaded = load(&settings, &own, &self.workspace, TokenVerification::Disabled, None);
         self.gate.replace_config(loaded.map_err(BuildError::from).unwrap());
+    }
+
+    /// Loads the current tools into the gate, and believes callers with tokens from here on.
+    pub(crate) fn reload_with_callers(&self) -> Callers {
+        let secret = generate_secret().unwrap();
+        let issuer = Issuer {
+            issuer: LOCAL_ISSUER.to_owned(),
+            audiences: vec![LOCAL_ISSUER.to_owned()],
+            algorithms: vec![Algorithm::Hs256],
+            keys: vec![KeySource::Secret { key_id: LOCAL_KEY_ID.to_owned(), secret: secret.clone() }],
+            claims: ClaimNames::minted(),
+            ..Issuer::default()
+        };
+        let mut settings = self.settings.lock().unwrap();
+        settings.supplied.tools = self.bridge.tools();
+        settings.supplied.verifier = Some(issuer_verifier(issuer).unwrap());
+        let own = GateOwnedPaths::of(&settings);
+        let loaded = load(&settings, &own, &self.workspace, TokenVerification::Enabled, None);
+        self.gate.replace_config(loaded.map_err(BuildError::from).unwrap());
+        Callers(secret)
+    }
+
+    /// A call by a caller with a token.
+    pub(crate) async fn outcome_for(&self, callers: &Callers, subject: &str, tool: &str) -> Outcome {
+        let credential = callers.credential(subject);
+        let call = self.gate.call(
+            ToolCall::new(tool, Value::Object(Default::default())),
+            credential,
+            CallOptions::default(),
+        );
+        tokio::time::timeout(2 * TEST_TIMEOUT, call).await.expect("a call that ends").outcome
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -431,4 +469,31 @@ pub(crate) fn notes(folder: &TempDir) -> PathBuf {
     let notes = folder.path().join("notes");
     std::fs::create_dir_all(&notes).unwrap();
     notes
+}
+
+/// Mints tokens of callers.
+pub(crate) struct Callers(SharedSecret);
+
+impl Callers {
+    fn credential(&self, subject: &str) -> Credential {
+        let token = mint(&MintOptions {
+            secret: &self.0,
+            key_id: LOCAL_KEY_ID,
+            issuer: LOCAL_ISSUER,
+            audience: LOCAL_ISSUER,
+            subject,
+            permissions: [].into(),
+            agent: None,
+            trust: None,
+            now: std::time::SystemTime::now(),
+            lifetime: Duration::from_secs(600),
+        });
+        let session = "s".parse().unwrap();
+        Credential::Token { token: token.unwrap(), session, run: None, trust: Trust::Autonomous }
+    }
+}
+
+/// The logins of one user.
+pub(crate) fn login_tokens(folder: &Path) -> Arc<TokenStore> {
+    Arc::new(TokenStore::new(folder.join("tokens.toolgate"), Some(StateKey::new([7; 32]))))
 }

@@ -164,6 +164,7 @@ fn settings(address: &str, oauth: bool) -> HttpSettings {
         url: format!("{address}/mcp"),
         headers: vec![("X-Team".to_owned(), SecretString::new("blue"))],
         oauth,
+        login: None,
     }
 }
 
@@ -263,6 +264,7 @@ async fn a_server_that_is_not_there_is_said_to_be() {
         url: "http://127.0.0.1:9/mcp?key=hunter2".to_owned(),
         headers: Vec::new(),
         oauth: None,
+        login: None,
     };
     let setting = BridgeFixture::ready(vec![server("far", TransportSettings::Http(nowhere))]).await;
     setting.until_state("far", HealthState::BackingOff).await;

@@ -16,3 +16,4 @@ mod hostile_servers;
 mod questions;
 mod pins;
 mod http;
+mod logins;

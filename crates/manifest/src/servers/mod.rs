@@ -155,8 +155,25 @@ pub struct ServerRemote {
     pub url: Located<VariableText>,
     /// `headers`: headers of every request.
     pub headers: Vec<(Located<String>, Located<VariableText>)>,
-    /// `oauth`: a token is fetched with the gate's own credentials.
+    /// `oauth` with `token_url`: a token is fetched with the gate's own credentials.
     pub oauth: Option<OauthConfig>,
+    /// `oauth` without `token_url`, or neither that nor an `Authorization` header: people log in with a browser where the server asks for it.
+    pub login: Option<LoginConfig>,
+}
+
+/// `oauth` without `token_url`: the authorization code grant, with the browser of a person.
+#[derive(Clone, Debug, Default)]
+pub struct LoginConfig {
+    /// `client_id`: absent means that the gate registers itself.
+    pub client_id: Option<Located<VariableText>>,
+    /// `client_secret`.
+    pub client_secret: Option<Located<VariableText>>,
+    /// `scopes`: empty means those that the server asks for.
+    pub scopes: Vec<String>,
+    /// `issuer`: the only authorization server that is accepted; absent means the server's first.
+    pub issuer: Option<Located<String>>,
+    /// `per_caller`: each caller with a token has a login of its own.
+    pub per_caller: bool,
 }
 
 /// `oauth`: the client credentials grant (RFC 6749, section 4.4).

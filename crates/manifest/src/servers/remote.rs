@@ -1,7 +1,7 @@
 //! A server over HTTP: its URL and the gate's credentials.
 
-use super::{OauthConfig, ServerRemote};
-use crate::decode::{ConfigField, KeySpec, Section, key, list, located_text, named};
+use super::{LoginConfig, OauthConfig, ServerRemote};
+use crate::decode::{ConfigField, KeySpec, Section, flag, key, list, located_text, named};
 use crate::problem::{Located, shown};
 use crate::problem_report::ProblemReport;
 use crate::url::{url, variable_url};
@@ -13,7 +13,19 @@ const OAUTH: &[KeySpec] = &[
     key("client_secret", "client_secret: \"${TRACKER_SECRET}\""),
     key("scopes", "scopes: [issues]"),
     key("resource", "resource: https://tracker.example.com/mcp"),
+    key("issuer", "issuer: https://login.example.com"),
+    key("per_caller", "per_caller: true"),
 ];
+
+/// The keys that mean something for the gate's own credentials alone, and for logins alone.
+const CREDENTIALS: &[&str] = &["resource"];
+const LOGIN: &[&str] = &["issuer", "per_caller"];
+
+/// What `oauth` declares.
+enum DeclaredOauth {
+    Credentials(OauthConfig),
+    Login(LoginConfig),
+}
 
 /// Whether a header, in lower case, belongs to the protocol or to the connection, so that it cannot be
 /// configured.
@@ -45,13 +57,18 @@ pub(super) fn remote(
 ) -> Option<ServerRemote> {
     let url = variable_url(field, report);
     let headers = section.get("headers", report, headers).unwrap_or_default();
-    let oauth = section.get("oauth", report, oauth);
+    let declared = section.get("oauth", report, oauth);
     let authorization = headers.iter().find(|(name, _)| name.value.eq_ignore_ascii_case("authorization"));
     if let Some((name, _)) = authorization.filter(|_| section.field("oauth").is_some()) {
         let help = "keep one of them".to_owned();
         report.located(name, "`Authorization` says again what `oauth` says", Some(help));
     }
-    Some(ServerRemote { url: url?, headers, oauth })
+    let (oauth, login) = match declared {
+        Some(DeclaredOauth::Credentials(credentials)) => (Some(credentials), None),
+        Some(DeclaredOauth::Login(login)) => (None, Some(login)),
+        None => (None, authorization.is_none().then(LoginConfig::default)),
+    };
+    Some(ServerRemote { url: url?, headers, oauth, login })
 }
 
 pub(crate) type Headers = Vec<(Located<String>, Located<VariableText>)>;
@@ -99,14 +116,30 @@ fn header_value(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<L
     variable_text(field, report)
 }
 
-fn oauth(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<OauthConfig> {
+fn oauth(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<DeclaredOauth> {
     let section = Section::read(field, OAUTH, report)?;
-    for name in ["token_url", "client_id", "client_secret"] {
+    match section.field("token_url").is_some() {
+        true => credentials(field, &section, report).map(DeclaredOauth::Credentials),
+        false => Some(DeclaredOauth::Login(login(&section, report))),
+    }
+}
+
+fn credentials(
+    field: &ConfigField,
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) -> Option<OauthConfig> {
+    for name in ["client_id", "client_secret"] {
         if section.lacks(name) {
             let example = OAUTH.iter().find(|key| key.name == name).map_or("", |key| key.example);
             let help = Some(format!("for example `{example}`"));
             report.node(&field.node, format!("`oauth` without `{name}`"), help);
         }
+    }
+    for field in LOGIN.iter().filter_map(|name| section.field(name)) {
+        let message = format!("{} means nothing beside `token_url`", field.name);
+        let help = "remove it, or remove `token_url` for logins of people".to_owned();
+        report.node(&field.node, message, Some(help));
     }
     let token_url = section.get("token_url", report, url);
     let client_id = section.get("client_id", report, variable_text);
@@ -120,6 +153,26 @@ fn oauth(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<OauthCon
         client_id: client_id?,
         client_secret: client_secret?,
     })
+}
+
+fn login(section: &Section, report: &mut ProblemReport<'_>) -> LoginConfig {
+    for field in CREDENTIALS.iter().filter_map(|name| section.field(name)) {
+        let message = format!("{} means nothing without `token_url`", field.name);
+        let help = "remove it: the server says it itself".to_owned();
+        report.node(&field.node, message, Some(help));
+    }
+    if let Some(field) = section.field("client_secret").filter(|_| section.lacks("client_id")) {
+        let help = "write the `client_id` that it belongs to".to_owned();
+        report.node(&field.node, "`client_secret` without `client_id`", Some(help));
+    }
+    let scopes = section.get("scopes", report, |field, report| list(field, "scope", report, scope));
+    LoginConfig {
+        client_id: section.get("client_id", report, variable_text),
+        client_secret: section.get("client_secret", report, variable_text),
+        scopes: scopes.unwrap_or_default(),
+        issuer: section.get("issuer", report, url),
+        per_caller: section.get("per_caller", report, flag).unwrap_or(false),
+    }
 }
 
 fn scope(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {

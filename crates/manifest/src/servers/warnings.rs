@@ -60,7 +60,8 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let found: Vec<Located<String>> = match &server.transport {
         ServerTransport::Process(process) => process.environment.iter().filter_map(secret).collect(),
         ServerTransport::Remote(remote) => {
-            let client = remote.oauth.as_ref().map(|oauth| &oauth.client_secret);
+            let own = remote.oauth.as_ref().map(|oauth| &oauth.client_secret);
+            let client = own.or(remote.login.as_ref().and_then(|login| login.client_secret.as_ref()));
             let client = client.filter(|secret| secret.value.is_literal());
             let client = client.map(|secret| secret.with("client_secret".to_owned()));
             remote.headers.iter().filter_map(secret).chain(client).collect()

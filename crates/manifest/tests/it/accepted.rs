@@ -255,6 +255,37 @@ fn the_example_declares_a_server_elsewhere() {
 }
 
 #[test]
+fn the_example_declares_a_server_with_logins() {
+    let config = parse(EXAMPLE);
+    let login = |index: usize| {
+        let ServerTransport::Remote(remote) = &config.mcp_servers[index].transport else {
+            panic!("an address")
+        };
+        (remote.oauth.is_some(), remote.login.clone())
+    };
+    assert!(matches!(login(1), (true, None)));
+    let (false, Some(login)) = login(2) else { panic!("a login") };
+    assert_eq!(in_no_environment(&login.client_id.unwrap().value), "toolgate");
+    assert_eq!(login.client_secret.unwrap().value.names().collect::<Vec<_>>(), ["WIKI_SECRET"]);
+    assert_eq!((&*login.scopes[0], login.per_caller), ("pages", true));
+    assert_eq!(login.issuer.unwrap().value, "https://login.example.com");
+}
+
+#[test]
+fn logins_are_the_default_where_nothing_else_is_sent() {
+    for (entry, wanted) in [
+        ("{url: https://a.example}", true),
+        ("{url: https://a.example, headers: {X-Team: a}}", true),
+        ("{url: https://a.example, headers: {authorization: a}}", false),
+        ("{url: https://a.example, oauth: {per_caller: true}}", true),
+    ] {
+        let config = parse(&format!("mcp_servers:\n  far: {entry}\n"));
+        let ServerTransport::Remote(remote) = &config.mcp_servers[0].transport else { panic!("an address") };
+        assert_eq!(remote.login.is_some(), wanted, "{entry}");
+    }
+}
+
+#[test]
 fn the_example_opens_a_door() {
     let serve = parse(EXAMPLE).serve;
     assert_eq!(serve.listen.unwrap().value.to_string(), "127.0.0.1:8420");

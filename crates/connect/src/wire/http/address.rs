@@ -95,6 +95,7 @@ mod tests {
             url: "https://tracker.example/mcp".to_owned(),
             headers: vec![(name.to_owned(), SecretString::new("x".to_owned()))],
             oauth: None,
+            login: None,
         };
         for name in ["Host", "Mcp-Session-Id", "mcp-method", "TE", "Upgrade", "not one"] {
             assert!(headers(&named(name)).is_err(), "{name}");

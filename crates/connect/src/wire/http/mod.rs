@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use rmcp::RoleClient;
 use rmcp::model::ClientJsonRpcMessage;
@@ -26,6 +26,7 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use sse_stream::Sse;
 use thiserror::Error;
+use toolgate_oauth::{BearerChallenge, LoginNeed, TokenFailure, TokenSource};
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use super::{CloseReason, MAX_MESSAGE_BYTES};
@@ -51,6 +52,9 @@ pub(super) enum HttpTransportError {
     /// The token endpoint returned no token.
     #[error("no token from the token server: {0}")]
     Token(String),
+    /// There is no token of a login.
+    #[error("{0}")]
+    Login(TokenFailure),
     /// The response is too long.
     #[error("the answer is longer than {MAX_MESSAGE_BYTES} bytes")]
     TooLong,
@@ -69,8 +73,9 @@ pub(crate) async fn transport(
     settings: &HttpSettings,
     most_calls: usize,
     ending: CloseReason,
+    login: Option<Arc<TokenSource>>,
 ) -> Result<impl Transport<RoleClient> + 'static, ConnectError> {
-    let door = HttpTransport::new(settings, ending).await?;
+    let door = HttpTransport::new(settings, ending, login).await?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(settings.url.clone())
         .max_sse_event_size(MAX_MESSAGE_BYTES)
         .max_concurrent_requests(most_calls)
@@ -84,12 +89,23 @@ pub(crate) async fn transport(
 
 /// Whether the server has dropped the session of a request.
 pub(crate) fn is_expired(error: &ServiceError) -> bool {
+    request_error(error).is_some_and(|refused| matches!(refused, StreamableHttpError::SessionExpired))
+}
+
+/// The login that a request lacks.
+pub(crate) fn login_need(error: &ServiceError) -> Option<LoginNeed> {
+    match request_error(error)? {
+        StreamableHttpError::Client(HttpTransportError::Login(TokenFailure::Login(need))) => {
+            Some(need.clone())
+        }
+        _ => None,
+    }
+}
+
+fn request_error(error: &ServiceError) -> Option<&HttpRequestError> {
     match error {
-        ServiceError::TransportSend(error) => error
-            .error
-            .downcast_ref::<HttpRequestError>()
-            .is_some_and(|refused| matches!(refused, StreamableHttpError::SessionExpired)),
-        _ => false,
+        ServiceError::TransportSend(error) => error.error.downcast_ref::<HttpRequestError>(),
+        _ => None,
     }
 }
 
@@ -99,11 +115,18 @@ struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     tokens: Option<Arc<OAuthTokenCache>>,
+    login: Option<Arc<TokenSource>>,
     close_reason: CloseReason,
 }
 
 impl HttpTransport {
-    async fn new(settings: &HttpSettings, ending: CloseReason) -> Result<Self, ConnectError> {
+    async fn new(
+        settings: &HttpSettings,
+        ending: CloseReason,
+        login: Option<Arc<TokenSource>>,
+    ) -> Result<Self, ConnectError> {
+        // Where a token would leave the machine in clear text, there is none.
+        let login = login.filter(|_| check_address(&settings.url, true).is_ok());
         let secrets = !settings.headers.is_empty() || settings.oauth.is_some();
         let loopback = check_address(&settings.url, secrets)?;
         let own = client(loopback).await?;
@@ -114,7 +137,7 @@ impl HttpTransport {
                 Some(Arc::new(OAuthTokenCache::new(token_client, oauth.clone(), &settings.url)))
             }
         };
-        Ok(Self { client: own, headers: headers(settings)?, tokens, close_reason: ending })
+        Ok(Self { client: own, headers: headers(settings)?, tokens, login, close_reason: ending })
     }
 
     /// Sends a request; retries once with a new token if the first was rejected.
@@ -122,6 +145,9 @@ impl HttpTransport {
         // Otherwise rmcp would keep resuming a stream that was cut off.
         if let Some(reason) = self.close_reason.reason().filter(|_| self.close_reason.is_closed()) {
             return Err(HttpTransportError::Request(reason).into());
+        }
+        if let Some(login) = &self.login {
+            return Ok(self.send_with_login(login, request).await?);
         }
         let again = request.try_clone();
         let (response, token) = self.send_once(request).await?;
@@ -142,14 +168,47 @@ impl HttpTransport {
             Some(tokens) => Some(tokens.get().await?),
             None => None,
         };
+        Ok((self.send_with_token(request, token.as_deref()).await?, token))
+    }
+
+    async fn send_with_token(
+        &self,
+        request: RequestBuilder,
+        token: Option<&str>,
+    ) -> Result<Response, HttpTransportError> {
         let request = request.headers(self.headers.clone());
         let request = token.iter().fold(request, |request, token| request.bearer_auth(token));
         if is_before_1970() {
             return Err(HttpTransportError::Request(BEFORE_1970.to_owned()));
         }
-        let response =
-            request.send().await.map_err(|error| HttpTransportError::Request(redacted_error(&error)))?;
-        Ok((response, token))
+        request.send().await.map_err(|error| HttpTransportError::Request(redacted_error(&error)))
+    }
+
+    /// Sends a request with the token of a login. A rejected token is replaced once; after that only another login helps, and nothing more is sent.
+    async fn send_with_login(
+        &self,
+        login: &TokenSource,
+        request: RequestBuilder,
+    ) -> Result<Response, HttpTransportError> {
+        let again = request.try_clone();
+        let token = login.token().await.map_err(HttpTransportError::Login)?;
+        let response = self.send_with_token(request, token.as_deref()).await?;
+        let (response, token) = match (response.status(), again, token) {
+            (StatusCode::UNAUTHORIZED, Some(again), Some(rejected)) => {
+                let token = login.replace(&rejected).await.map_err(HttpTransportError::Login)?;
+                (self.send_with_token(again, Some(&token)).await?, Some(token))
+            }
+            (_, _, token) => (response, token),
+        };
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(HttpTransportError::Login(login.reject(token.as_deref())));
+        }
+        if response.status() == StatusCode::FORBIDDEN
+            && let Some(challenge) = challenge(&response).filter(BearerChallenge::is_insufficient_scope)
+        {
+            return Err(HttpTransportError::Login(login.scopes_needed(&challenge)));
+        }
+        Ok(response)
     }
 
     async fn post(
@@ -172,6 +231,11 @@ impl HttpTransport {
         let response = self.send(request.body(serde_json::to_vec(message)?)).await?;
         read_post(response, message, session.is_some(), most, &self.close_reason).await
     }
+}
+
+fn challenge(response: &Response) -> Option<BearerChallenge> {
+    let headers = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    BearerChallenge::find(headers.filter_map(|value| value.to_str().ok()))
 }
 
 /// Why a request failed, without its URL, which may contain secrets.

@@ -22,7 +22,8 @@ use crate::log::{LogFormat, LogLevel};
 pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
 pub(crate) use self::eval::{EvalArguments, EvalCommand, HostileArguments};
 pub(crate) use self::mcp::{
-    InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpUnwrap, McpUpdate, McpWrap,
+    InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpLogin, McpLogout, McpUnwrap, McpUpdate,
+    McpWrap,
 };
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 

@@ -12,6 +12,7 @@ mod approval_grants;
 mod server_prompt;
 mod terminal;
 mod startup;
+mod browser;
 mod trust_screen;
 mod log;
 mod pager;
@@ -112,6 +113,8 @@ fn mcp(common: &GlobalOptions, command: McpCommand) -> Result<u8, CliError> {
         McpCommand::Unwrap(wanted) => commands::mcp_wrap::unwrap(common, &wanted),
         McpCommand::Add(wanted) => commands::mcp_add::run(common, &wanted),
         McpCommand::Update(wanted) => commands::mcp_packages::update(common, &wanted),
+        McpCommand::Login(wanted) => commands::mcp_login::login(common, &wanted),
+        McpCommand::Logout(wanted) => commands::mcp_login::logout(common, &wanted),
         McpCommand::Logs { server, follow } => commands::mcp_logs::run(common, &server, follow),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
         McpCommand::Approve { server, tool, all, yes, digests } => {

@@ -47,6 +47,17 @@ pub(crate) enum McpCommand {
   toolgate mcp update
   toolgate mcp update memory --yes")]
     Update(McpUpdate),
+    /// Log in at a hosted server with a browser (OAuth): says where and for what, and keeps the token encrypted
+    #[command(after_help = "Examples:
+  toolgate mcp login tracker
+  toolgate mcp login tracker --scope issues:write
+  toolgate mcp login tracker --paste
+  toolgate mcp login tracker --caller alice@example.com")]
+    Login(McpLogin),
+    /// Forget a login, and withdraw its token where the authorization server offers that
+    #[command(after_help = "Example:
+  toolgate mcp logout tracker")]
+    Logout(McpLogout),
     /// Show what a server wrote to standard error
     Logs {
         /// The server
@@ -141,6 +152,38 @@ pub(crate) struct McpAdd {
     /// The command that starts it
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+// `toolgate mcp login`.
+#[derive(Args, Debug)]
+pub(crate) struct McpLogin {
+    /// The server
+    pub(crate) server: String,
+    /// The login of this caller, for a server with `oauth: {per_caller: true}`
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) caller: Option<String>,
+    /// A scope to ask for besides; can be given several times
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+    /// Only print the address, and wait for a browser of this machine
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Log in with a browser elsewhere, and paste the address of its last page
+    #[arg(long, conflicts_with = "no_browser")]
+    pub(crate) paste: bool,
+    /// How many seconds to wait for the browser
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+}
+
+// `toolgate mcp logout`.
+#[derive(Args, Debug)]
+pub(crate) struct McpLogout {
+    /// The server
+    pub(crate) server: String,
+    /// The login of this caller
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) caller: Option<String>,
 }
 
 // `toolgate mcp update`.

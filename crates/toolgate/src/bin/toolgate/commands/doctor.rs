@@ -35,7 +35,7 @@ use self::filesystem::{exchange, opening_beneath, real_locations, unnamed_files}
 use self::package_cache_rows::package_cache_findings;
 use self::remedy::NamespaceRestrictions;
 use self::toolchain_rows::toolchain_findings;
-use super::{close_servers, print, print_json, serving_runtime};
+use super::{close_servers, mcp_login, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
 use crate::conversation::{tools_label, window_label};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
@@ -287,7 +287,8 @@ fn servers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
         match (health.state, health.suspended) {
             (HealthState::Ready, 0) => {
                 let tools = if health.tools == 1 { "tool" } else { "tools" };
-                check_result(&name, CheckStatus::Ok, format!("{} {tools}", health.tools))
+                let login = mcp_login::login_note(settings, health.name.as_str());
+                check_result(&name, CheckStatus::Ok, format!("{} {tools}{login}", health.tools))
             }
             (HealthState::Ready, suspended) => {
                 let remedy = format!("run `toolgate mcp approve {}`", health.name);
@@ -297,6 +298,7 @@ fn servers(settings: &Settings) -> Result<Vec<DoctorCheck>, CliError> {
                 );
                 check_result(&name, CheckStatus::Fallback, detail)
             }
+            (HealthState::NeedsLogin, _) => check_result(&name, CheckStatus::Failing, error),
             _ => check_result(
                 &name,
                 CheckStatus::Failing,

@@ -18,9 +18,13 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpAdd) -> Result<u8, CliErro
         variables.insert(name.to_owned(), json!(value));
     }
     let arguments: Vec<&String> = words.collect();
-    let root: Value = json!({"mcpServers": {
-        wanted.name.as_str(): {"command": program, "args": arguments, "env": variables},
-    }});
+    // An address in the place of a command is a hosted server.
+    let is_address = program.starts_with("https://") || program.starts_with("http://");
+    let entry = match is_address && arguments.is_empty() && variables.is_empty() {
+        true => json!({"type": "http", "url": program}),
+        false => json!({"command": program, "args": arguments, "env": variables}),
+    };
+    let root: Value = json!({"mcpServers": {wanted.name.as_str(): entry}});
     let imported = import_from(&root).map_err(|error| CliError::usage(error.to_string()))?;
     adopt(common, imported, Adoption { write: true, yes: wanted.yes, writable: &wanted.rw })
 }

@@ -9,7 +9,7 @@ use toolgate_connect::{Finding, HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, Trust};
 
-use super::{close_servers, named_servers, print, print_json, serving_runtime};
+use super::{close_servers, mcp_login, named_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
@@ -41,6 +41,9 @@ pub(super) fn ready_servers(
     if !common.json {
         print(&rows.iter().map(ServerRow::text).collect::<String>())?;
     }
+    for row in rows.iter().filter(|row| mcp_login::is_waiting_for_login(&row.state)) {
+        warn(&format!("`{0}` needs a login; run `toolgate mcp login {0}`", row.name));
+    }
     let is_fine = |row: &ServerRow| row.state == HealthState::Ready.as_str() || row.state == "disabled";
     Ok(rows.into_iter().filter(is_fine).map(|row| row.name).collect())
 }
@@ -68,6 +71,8 @@ struct ServerRow {
     detail: String,
     tools: Vec<ToolRow>,
     errors: String,
+    /// The state of its login, as text and for programs.
+    login: (Option<String>, Value),
     /// What it lists that cannot become a tool.
     left_out: Vec<String>,
 }
@@ -111,6 +116,7 @@ impl ServerRow {
             detail,
             tools,
             errors: errors(settings, config, found),
+            login: (mcp_login::login_line(settings, config), mcp_login::login_value(settings, config)),
             left_out: found.map(|found| found.rejected_tools.clone()).unwrap_or_default(),
         }
     }
@@ -119,6 +125,9 @@ impl ServerRow {
         let mut text = format!("{:<16} {:<12} {}", self.name, self.state, escape_line(&self.detail));
         text.truncate(text.trim_end().len());
         text.push('\n');
+        if let Some(login) = &self.login.0 {
+            let _ = writeln!(text, "    login: {}", escape_line(login));
+        }
         for tool in &self.tools {
             let allowed = if tool.allowed { "" } else { ", not allowed" };
             let (name, class) = (escape_line(&tool.name), tool.class.as_str());
@@ -147,7 +156,7 @@ impl ServerRow {
             })
         };
         let tools: Vec<Value> = self.tools.iter().map(tool).collect();
-        json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "leftOut": self.left_out, "stderr": self.errors})
+        json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "leftOut": self.left_out, "stderr": self.errors, "login": self.login.1})
     }
 }
 
