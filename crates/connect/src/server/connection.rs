@@ -156,7 +156,6 @@ pub(super) async fn open(
 ) -> Result<OpenConnection, ConnectionFailure> {
     let (settings, stop) = (server.settings(), &server.stop);
     let limit = settings.startup_timeout;
-    let updates = server.subscriptions.updates();
     match &settings.transport {
         TransportSettings::Http(http) => {
             let tokens = server.logins.as_ref().map(|logins| Arc::clone(logins.operator()));
@@ -178,7 +177,7 @@ pub(super) async fn open(
                 close_reason: ending.clone(),
                 // A server that is known to be stateless gets the whole startup timeout.
                 probe: (era == ProtocolLifecycle::Unknown).then(|| silence.clone()),
-                updates,
+                updates: server.subscriptions.updates(),
             };
             let greeting = async {
                 let pipe = PipeTransport::new(input, output, ending.clone())
