@@ -32,7 +32,7 @@ fn reference(labels: FlowLabels, effect: FlowEffect, targets: &[FlowTarget], sai
     let leaks = effect.as_str() == "egress" && words.contains(&"secret") && words.contains(&"untrusted");
     let mut strange = false;
     for target in targets {
-        let known = target.is_configured || said.iter().any(|value| *value == target.value);
+        let known = target.is_configured || said.contains(&target.value);
         strange = strange || !known;
     }
     !leaks && !strange
@@ -132,7 +132,7 @@ proptest! {
         let mut wanted = Vec::new();
         leaves(&arguments, "", &mut |path, text| {
             let below = |name: &&str| path == *name || path.starts_with(&format!("{name}."));
-            if targets.iter().any(|name| below(&name)) {
+            if targets.iter().any(below) {
                 wanted.push(text);
             }
         });
