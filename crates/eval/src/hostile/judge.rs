@@ -62,8 +62,9 @@ pub(super) fn answers(
                 format!("`{}` ran, and no person was asked", call.tool),
             ));
         }
-        // A command may show where a symlink of the workspace leads.
-        let may_show = state.names_host_paths || matches!(use_of, ToolUse::Command | ToolUse::Revision);
+        // A command may show where a symlink of the workspace leads, and a list of background commands what a model wrote in an earlier sequence.
+        let may_show =
+            state.names_host_paths || matches!(use_of, ToolUse::Command | ToolUse::Revision | ToolUse::Other);
         if !may_show && answer.text.contains(&root) {
             found.push((
                 "no host path was shown",

@@ -110,7 +110,7 @@ fn found(tap: Arc<dyn Tap>) -> (toolgate_eval::HostileFailure, CaseResult, CaseR
         toolgate_eval::run(&cases, &options, &|_| {}).unwrap().remove(0)
     };
     let (with, without) = (play(Some(tap)), play(None));
-    assert!(failure.reproduced);
+    assert!(failure.reproduced, "{failure:#?}");
     assert!(!with.passed(), "the case does not show the hole: {failure:#?}");
     assert!(without.passed(), "the case fails without the hole: {}", toolgate_eval::table(&[without]));
     (failure, with, without)
