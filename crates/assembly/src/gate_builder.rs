@@ -227,7 +227,7 @@ pub fn build_gate(settings: &Settings, how: GateBuildOptions<'_>) -> Result<Asse
 }
 
 /// The entries that the gate keeps in its state directory.
-pub const STATE_DIRECTORIES: [&str; 17] = [
+pub const STATE_DIRECTORIES: [&str; 18] = [
     "audit",
     "keys",
     "runs",

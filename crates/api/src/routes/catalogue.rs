@@ -182,7 +182,9 @@ pub(crate) async fn agree(
     }
     servers.pins().approve(&key, &tool, digest).map_err(|_| unavailable("the agreement was not stored"))?;
     // The agreement is stored; a server that has meanwhile ended is no failure of it.
-    let _ = tokio::time::timeout(AGREEMENT_TIMEOUT, in_effect(&state, &format!("{server}__{tool}"))).await;
+    if let Some(name) = servers.tool_name(&server, &tool) {
+        let _ = tokio::time::timeout(AGREEMENT_TIMEOUT, in_effect(&state, &name)).await;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

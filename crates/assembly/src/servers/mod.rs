@@ -351,6 +351,13 @@ impl Servers {
         self.state().pin_keys.iter().find(|key| key.server() == name).cloned()
     }
 
+    /// The gate's name for a tool of a server; `None` if the server was not started.
+    pub fn tool_name(&self, server: &ServerName, tool: &str) -> Option<String> {
+        let state = self.state();
+        let settings = state.servers.iter().find(|settings| settings.name == *server)?;
+        Some(settings.tool_name(tool))
+    }
+
     /// The servers that were started.
     pub fn names(&self) -> Vec<ServerName> {
         self.state().servers.iter().map(|server| server.name.clone()).collect()

@@ -162,7 +162,7 @@ impl Server {
                 () = self.stop.cancelled() => break,
                 () = connection.broken.notified() => break,
                 () = connection.tools_changed.notified() => {
-                    match list_all(&self.name, &connection.peer).await {
+                    match list_all(&self.settings(), &connection.peer).await {
                         Ok(listing) => connection.set_offered(&listing.tools),
                         Err(_) => break,
                     }
