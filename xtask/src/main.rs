@@ -10,6 +10,7 @@
     reason = "a developer tool reads the repository, starts processes and talks to a terminal"
 )]
 
+mod agentdojo;
 mod bench;
 mod command;
 mod demo;
@@ -48,6 +49,7 @@ Usage: cargo xtask TASK
   bench           all benchmarks, with a table of their ratios to other programs
   pictures        draw the pictures of the README from real runs, in docs/pictures
   torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
+  agentdojo       AgentDojo (PyPI) through the gate: no policy, an allowlist, the policies that came along
   hostile [OPTIONS] a hundred thousand calls of a compromised model against the release binary
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(),
         ["pictures"] => pictures::run(),
         ["torture"] => torture::run(),
+        ["agentdojo", ref options @ ..] => agentdojo::run(options),
         ["hostile", ref options @ ..] => hostile::run(options),
         ["fuzz"] => fuzz::run("60"),
         ["fuzz", seconds] => fuzz::run(seconds),

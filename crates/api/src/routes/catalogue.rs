@@ -181,7 +181,7 @@ pub(crate) async fn agree(
             .help("look at it again: `GET pins` has what is offered"));
     }
     servers.pins().approve(&key, &tool, digest).map_err(|_| unavailable("the agreement was not stored"))?;
-    // The agreement is stored; a server that has meanwhile ended is no failure of it.
+    // The agreement is stored, also if the server has ended since.
     if let Some(name) = servers.tool_name(&server, &tool) {
         let _ = tokio::time::timeout(AGREEMENT_TIMEOUT, in_effect(&state, &name)).await;
     }
