@@ -64,9 +64,8 @@ fn without_calls(
             candidate.clone_from(&steps);
         }
         let Some(changed) = candidate.get_mut(at.0) else { break };
-        if at.1 >= changed.calls.len() {
-            at = (at.0 + 1, 0);
-        } else if changed.calls.len() == 1 && changed.during.is_none() {
+        let is_last_of_step = changed.calls.len() == 1 && changed.during.is_none();
+        if at.1 >= changed.calls.len() || is_last_of_step {
             at = (at.0 + 1, 0);
         } else {
             changed.calls.remove(at.1);
