@@ -47,18 +47,6 @@ fn argument<'c>(call: &'c HostileCall, name: &str) -> &'c str {
     call.arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Reads what begins with the name of the workspace, as CVE-2025-53110 did.
-#[derive(Debug)]
-struct ComparesPrefixes;
-
-impl Tap for ComparesPrefixes {
-    fn instead(&self, call: &HostileCall, workspace: &Path) -> Option<Value> {
-        let path = argument(call, "path");
-        let is_prefix = call.tool == "read_file" && path.starts_with(&*workspace.to_string_lossy());
-        std::fs::read_to_string(path).ok().filter(|_| is_prefix).map(|text| answer(&text))
-    }
-}
-
 /// Follows a symlink that an earlier command made, as CVE-2025-53109 did: one call is not enough.
 #[derive(Debug, Default)]
 struct FollowsNewLinks(Mutex<HashSet<PathBuf>>);
@@ -117,13 +105,6 @@ fn found(tap: Arc<dyn Tap>) -> (toolgate_eval::HostileFailure, CaseResult, CaseR
 }
 
 #[test]
-fn a_comparison_of_prefixes_is_found_and_made_small() {
-    let (failure, ..) = found(Arc::new(ComparesPrefixes));
-    assert_eq!(failure.escape.check, "no secret was shown");
-    assert_eq!(failure.sequence.calls(), 1, "{:#?}", failure.sequence);
-}
-
-#[test]
 fn a_link_that_one_call_leaves_for_the_next_is_found_and_made_small() {
     let (failure, ..) = found(Arc::new(FollowsNewLinks::default()));
     assert!(failure.sequence.calls() <= 3, "{:#?}", failure.sequence);
@@ -137,17 +118,6 @@ fn a_call_without_a_record_is_found_and_made_small() {
     let (failure, ..) = found(Arc::new(IgnoresCase));
     assert_eq!(failure.sequence.calls(), 1, "{:#?}", failure.sequence);
     assert!(["nothing undeclared succeeded", "every call was recorded once"].contains(&failure.escape.check));
-}
-
-/// No tap: the gate itself, with a configuration that shows commands a directory beside the workspace.
-#[test]
-fn a_directory_that_a_configuration_opens_is_found_and_made_small() {
-    let config = "sandbox: {read: ['{{outside}}']}\n";
-    let report =
-        attack(&HostileOptions { config: Some(config.to_owned()), ..options(&["native"], 60_000, None) });
-    let failure = report.failures.first().unwrap_or_else(|| panic!("nothing was found: {report:#?}"));
-    assert_eq!(failure.escape.check, "no secret was shown");
-    assert!(failure.reproduced && failure.sequence.calls() <= 2, "{failure:#?}");
 }
 
 #[test]

@@ -136,11 +136,12 @@ fn a_killed_gate_takes_them_along_and_the_next_one_cleans_up() {
 fn a_changed_configuration_ends_them() {
     let place = CliFixture::new();
     let config = place.scratch.path().join("gate.yaml");
-    std::fs::write(&config, "sandbox: {network: [example.com]}\n").unwrap();
+    // With information flow a background command that can send is asked about.
+    std::fs::write(&config, "information_flow: off\nsandbox: {network: [example.com]}\n").unwrap();
     let mut client = McpProcess::start(&place, &["--config", config.to_str().unwrap()]);
     let token = token(3);
     let id = client.ready(&format!("echo ready; exec sleep {token}"));
-    std::fs::write(&config, "sandbox: {network: []}\n").unwrap();
+    std::fs::write(&config, "information_flow: off\nsandbox: {network: []}\n").unwrap();
     let mut facts = client.call("check_command", json!({"id": id}));
     let begun = Instant::now();
     while facts["state"] == "running" {

@@ -99,7 +99,8 @@ fn a_question_says_why_and_an_attachment_names_nothing() {
     terminal.press("/labels\r");
     terminal.wait_for("this conversation has seen: untrusted");
     terminal.press("answer eve@evil.com\r");
-    terminal.wait("the post", |_| place.was_sent());
+    terminal.wait("the prompt", |shown| shown.contains("It ended: hello") && shown.ends_with('❯'));
+    assert!(place.was_sent());
     terminal.press("\u{4}");
     assert!(terminal.ended().success());
     let shown = place.must(&["audit", "show", "--tool", "post", "--json"]);
