@@ -377,7 +377,7 @@ fn a_list_waits_for_no_server_and_a_call_only_for_its_own() {
     for era in ERAS {
         let world = World::new();
         let all = world.bench.loaded().clone();
-        let (pending, when) = tokio::sync::watch::channel(vec!["slow".to_owned(), "hung".to_owned()]);
+        let (pending, when) = tokio::sync::watch::channel(vec!["slow__".to_owned(), "hung__".to_owned()]);
         let service = Service::new(ServiceOptions { pending: Some(when), ..world.options() });
         let mut client = Client::begun(service, era, json!({}), person("mcp-early"));
         assert!(client.request("tools/list", json!({})).to_string().contains("\"read_file\""), "{era:?}");
@@ -389,7 +389,7 @@ fn a_list_waits_for_no_server_and_a_call_only_for_its_own() {
             assert_eq!(refused["_meta"]["toolgate/error"]["code"], "unknown_tool", "{other}: {refused}");
         }
         world.bench.gate().replace_config(with_slow_tool(&all));
-        pending.send_replace(vec!["hung".to_owned()]);
+        pending.send_replace(vec!["hung__".to_owned()]);
         assert_eq!(client.answer(call)["result"]["isError"], false, "{era:?}");
         world.bench.gate().replace_config(all);
     }
