@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_identity::StaleKeys;
-use toolgate_policy::needs_question;
-use toolgate_types::{
-    CallId, Caller, Category, Failure, FlowLabels, Outcome, SessionId, Sha256, Stage, ToolCall,
-};
+use toolgate_types::{CallId, Caller, Failure, FlowLabels, Outcome, SessionId, Sha256, Stage, ToolCall};
 
 use crate::audit_guard::operator_reason;
-use crate::caller::{Credential, stricter};
+use crate::caller::Credential;
 use crate::gate::{AuditMode, FinishedCall, Gate};
 use crate::refusal_counter::RefusedCall;
-use crate::tool::{Tool, ToolSpec};
+use crate::tool::Tool;
 
 /// A tool, and whether a caller may use it.
 #[derive(Clone)]
@@ -73,20 +70,6 @@ impl Gate {
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.current.load().registry.get(name).map(|registered| Arc::clone(&registered.tool))
-    }
-
-    /// The tool, if a call of it by this caller is read-only, needs no approval and is usually short: for frontends that run such calls inline.
-    #[must_use]
-    pub fn inline_eligible_tool(&self, name: &str, credential: &Credential) -> Option<Arc<dyn Tool>> {
-        let Credential::Known(caller) = credential else { return None };
-        let snapshot = self.current.load();
-        let is_quiet = |spec: &ToolSpec| {
-            spec.category == Category::File
-                && !spec.class.has_effect()
-                && !needs_question(stricter(caller.trust, snapshot.trust), spec.class)
-        };
-        let tool = snapshot.registry.get(name).map(|registered| Arc::clone(&registered.tool));
-        tool.filter(|tool| is_quiet(tool.spec()))
     }
 
     /// Records a call that a frontend refuses. No tool runs; the call is recorded like any other.

@@ -7,6 +7,7 @@
 mod service;
 mod json_limits;
 mod mcp;
+mod response_writer;
 mod stdio;
 mod http;
 mod metrics;
@@ -21,8 +22,8 @@ pub use http::{
 };
 pub use json_limits::is_simple_json;
 pub use mcp::{
-    CallerSource, ClientIdentity, HeldResource, McpHandler, OutputBounds, OutputStore, ResourceSource,
-    UpstreamResource, UpstreamResources, listed_tools,
+    HeldResource, OutputBounds, OutputStore, ResourceSource, UpstreamResource, UpstreamResources,
+    listed_tools,
 };
 pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};

@@ -21,7 +21,6 @@ use super::problem::Problem;
 use super::request_metrics::add;
 use super::responses::json_response;
 use super::server::{HttpServer, Peer};
-use crate::mcp::BudgetSlot;
 
 /// Exchanges the person's token for a cookie.
 pub(super) const LOGIN_PATH: &str = "/api/v1/login";
@@ -44,9 +43,9 @@ pub(super) async fn guard_api(
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             // A stream has a permit of its own; any other response is awaited by the shutdown.
             match under_way {
-                Some(under_way) => response.map(|inner| {
-                    Body::new(TrackedBody::answer(inner, &door.meter.sent, under_way, BudgetSlot::default()))
-                }),
+                Some(under_way) => {
+                    response.map(|inner| Body::new(TrackedBody::answer(inner, &door.meter.sent, under_way)))
+                }
                 None => response,
             }
         }

@@ -15,7 +15,6 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_text::json_complexity::measure;
 
 use crate::json_limits::{self, MAX_DEPTH};
-use crate::mcp::{BudgetPermit, BudgetSlot, MIN_BUDGETED_BYTES as LONG_ANSWER};
 
 /// Why a body was not read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,39 +144,12 @@ pub(crate) struct TrackedBody {
     _in_flight: Option<TaskTrackerToken>,
     /// The permits, for a stream.
     _permit: Option<StreamPermit>,
-    /// Holds the budget permit of a long response.
-    budget: Option<BudgetSlot>,
-}
-
-/// Bytes of a long response. The permit is released when the last reference to the bytes is dropped, hyper's write
-/// buffer included.
-struct BudgetedBytes {
-    bytes: Bytes,
-    _permit: BudgetPermit,
-}
-
-impl AsRef<[u8]> for BudgetedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 impl TrackedBody {
     /// The body of a response that ends by itself.
-    pub(crate) fn answer(
-        inner: Body,
-        sent: &Arc<AtomicU64>,
-        under_way: TaskTrackerToken,
-        envelope: BudgetSlot,
-    ) -> Self {
-        Self {
-            inner,
-            until: None,
-            sent: Arc::clone(sent),
-            _in_flight: Some(under_way),
-            _permit: None,
-            budget: Some(envelope),
-        }
+    pub(crate) fn answer(inner: Body, sent: &Arc<AtomicU64>, under_way: TaskTrackerToken) -> Self {
+        Self { inner, until: None, sent: Arc::clone(sent), _in_flight: Some(under_way), _permit: None }
     }
 
     /// An endless stream, until the client disconnects or `until` is cancelled.
@@ -189,16 +161,7 @@ impl TrackedBody {
     ) -> Self {
         let until = Some(Box::pin(until.cancelled_owned()));
         let sent = Arc::clone(sent);
-        Self { inner, until, sent, _in_flight: None, _permit: Some(place), budget: None }
-    }
-
-    /// Attaches the budget permit to the bytes of a long response.
-    fn with_permit(&self, bytes: Bytes) -> Bytes {
-        let envelope = self.budget.as_ref().filter(|_| bytes.len() >= LONG_ANSWER);
-        match envelope.and_then(BudgetSlot::take) {
-            Some(postage) => Bytes::from_owner(BudgetedBytes { bytes, _permit: postage }),
-            None => bytes,
-        }
+        Self { inner, until, sent, _in_flight: None, _permit: Some(place) }
     }
 }
 
@@ -217,11 +180,9 @@ impl HttpBody for TrackedBody {
         }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| {
-                frame.map_data(|data| {
-                    self.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
-                    self.with_permit(data)
-                })
+            frame.inspect(|frame| {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
             })
         }))
     }

@@ -1,51 +1,62 @@
-//! The MCP endpoint: authentication, rate limit, session and body of a request, then rmcp.
+//! The MCP endpoint: authentication, rate limit, session, body and headers of a request, then its answer.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use serde::Deserialize;
+use rmcp::model::{ErrorCode as RpcCode, RequestId, RequestMetaObject, ServerJsonRpcMessage};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_types::{ErrorCode, Failure};
 
 use super::auth::AuthenticatedClient;
 use super::body::{BufferedBody, StreamPermit, TrackedBody, block_in_place_if_long};
+use super::event_log::EventLog;
+use super::protocol_check::{
+    HeaderError, Protocol, check_headers, check_request, check_routing, names_stateless,
+};
 use super::request_metrics::add;
-use super::responses::{self, error_response, retry_later};
+use super::responses::{self, error_response, retry_later, rpc_response};
+use super::running_request::{
+    EventBody, JsonResponse, OnDisconnect, RequestOutput, RunningRequest, event_response,
+};
 use super::server::HttpServer;
-use super::sessions::NamedSession;
-use crate::mcp::BudgetSlot;
+use super::sessions::{NamedSession, Session};
+use crate::mcp::client_sink::{ClientSink, ServerRequests};
+use crate::mcp::message::{ClientMessage, InvalidMessage, decode};
+use crate::mcp::request::{McpRequest, ReceivedMessage, RequestContext, STATELESS};
+use crate::mcp::{McpConnection, McpHandler};
 
 /// The header with the session's name (session protocol only).
 const SESSION_HEADER: &str = "mcp-session-id";
-/// The header with the protocol version.
-const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
-/// The first protocol version without sessions.
-const STATELESS_VERSION: &str = "2026-07-28";
-/// The method of the stateless protocol whose response is an endless stream.
-const LISTEN_METHOD: &str = "subscriptions/listen";
-/// The method that starts a session of the session protocol.
-const INITIALIZE_METHOD: &str = "initialize";
+/// The header with the last event that a client has read.
+const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// The tool name in the record of a request that was not read.
 const UNREAD: &str = "";
 
-/// The only part of a message that is parsed here.
-#[derive(Deserialize)]
-struct MessageHead {
-    #[serde(default)]
-    method: Option<String>,
+/// A refusal by this endpoint.
+type Refused = Response<Body>;
+
+/// A request of a client, read and admitted.
+struct AdmittedRequest {
+    id: RequestId,
+    request: McpRequest,
+    meta: RequestMetaObject,
+    guest: AuthenticatedClient,
+    /// The length of its body.
+    length: usize,
+    under_way: TaskTrackerToken,
 }
 
 impl HttpServer {
     /// Handles a request to the MCP endpoint.
-    pub(super) async fn handle(&self, mut request: Request) -> Result<Response<Body>, Response<Body>> {
+    pub(super) async fn handle(&self, mut request: Request) -> Result<Response<Body>, Refused> {
         if self.leaving.is_cancelled() {
             return Err(shutting_down());
         }
@@ -60,39 +71,19 @@ impl HttpServer {
         if ![Method::GET, Method::POST, Method::DELETE].contains(request.method()) {
             return Err(responses::method_not_allowed());
         }
-        let named = self.session(request.headers_mut(), owner)?;
-        let (mut parts, body) = request.into_parts();
+        let session = self.session(request.headers(), owner)?;
+        let (parts, body) = request.into_parts();
         let body = self.body(&parts, body).await?;
         // The token is taken before `leaving` is checked again: a request is either awaited by the shutdown or rejected, never neither.
         let under_way = self.answers.token();
         if self.leaving.is_cancelled() {
             return Err(shutting_down());
         }
-        let method = method_of(&parts, &body.bytes)?;
-        if named.is_none()
-            && method.as_deref() == Some(INITIALIZE_METHOD)
-            && !self.sessions.make_room(owner).await
-        {
-            return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, "too many sessions", "60"));
+        match parts.method {
+            Method::GET => self.open_standalone(&parts.headers, session, owner),
+            Method::DELETE => self.end_session(&parts.headers, session),
+            _ => self.post(&parts.headers, body, guest, session, under_way).await,
         }
-        let place = match parts.method == Method::GET || method.as_deref() == Some(LISTEN_METHOD) {
-            true => Some(self.acquire_stream(owner)?),
-            false => None,
-        };
-        let is_end = parts.method == Method::DELETE;
-        let ends = named.as_ref().filter(|_| is_end).map(|named| named.name.clone());
-        parts.extensions.insert(guest.in_session(named));
-        let envelope = BudgetSlot::default();
-        parts.extensions.insert(envelope.clone());
-        let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
-        let response = self.forward(request, body.bytes.len(), place, (under_way, envelope)).await;
-        self.note_session(response.headers().get(SESSION_HEADER), ends, owner);
-        // Clients expect another status for DELETE than rmcp's 202.
-        Ok(if is_end && response.status() == StatusCode::ACCEPTED {
-            responses::session_ended()
-        } else {
-            response
-        })
     }
 
     /// Rejects a request above `requests_per_second` before its body is read, so the tool is unknown. The audit log aggregates such refusals per
@@ -109,40 +100,197 @@ impl HttpServer {
         self.service.front().gate().count_refusal(UNREAD, guest.caller(), &failure);
     }
 
-    /// Passes a request to rmcp and wraps its response.
-    async fn forward(
+    /// Handles a message.
+    async fn post(
         &self,
-        request: Request,
-        length: usize,
-        place: Option<StreamPermit>,
-        (under_way, envelope): (TaskTrackerToken, BudgetSlot),
-    ) -> Response<Body> {
-        let brings_json = is_json(request.headers());
-        let mut handling = Box::pin(self.mcp.handle(request));
-        // rmcp parses the message in the first poll, which blocks for long messages.
-        let begun = poll_fn(|context| {
-            Poll::Ready(block_in_place_if_long(length, || handling.as_mut().poll(context)))
-        })
-        .await;
-        let response = match begun {
-            Poll::Ready(response) => response,
-            Poll::Pending => handling.await,
-        };
-        // rmcp answers 415 for a JSON body of the wrong shape; the content type was right, so this is an invalid request.
-        if brings_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            return responses::invalid_request();
+        headers: &HeaderMap,
+        body: BufferedBody,
+        guest: AuthenticatedClient,
+        session: Option<Arc<Session>>,
+        under_way: TaskTrackerToken,
+    ) -> Result<Response<Body>, Refused> {
+        if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
+            return Err(responses::not_acceptable("accept both application/json and text/event-stream"));
         }
-        let response = match is_plain_error(&response) {
-            true => responses::rewrite_error(response).await,
-            false => response.map(Body::new),
-        };
-        response.map(|inner| {
-            let sent = &self.meter.sent;
-            match place {
-                Some(place) => Body::new(TrackedBody::stream(inner, sent, self.leaving.clone(), place)),
-                None => Body::new(TrackedBody::answer(inner, sent, under_way, envelope)),
+        if !is_json(headers) {
+            return Err(responses::unsupported_media_type());
+        }
+        let length = body.bytes.len();
+        // Parsing a long message delays other tasks of this thread.
+        let (received, routed) = block_in_place_if_long(length, || {
+            let message = decode(&body.bytes).map_err(refused_message)?;
+            let routed = RoutingHeaders::check(headers, &message);
+            Ok::<_, Refused>((ReceivedMessage::from(message), routed))
+        })?;
+        match received {
+            ReceivedMessage::Request { id, request, meta } => {
+                let refused = |error| refused_headers(error, Some(id.clone()));
+                let protocol = check_request(headers, &request, &meta).map_err(refused)?;
+                routed.map_err(refused)?;
+                let admitted = AdmittedRequest { id, request, meta, guest, length, under_way };
+                match (protocol, session, &admitted.request) {
+                    (Protocol::Session, Some(session), _) => self.answer_in_session(admitted, session).await,
+                    (Protocol::Session, None, McpRequest::Initialize(_)) => {
+                        self.begin_session(admitted).await
+                    }
+                    (Protocol::Session, None, _) => Err(session_required()),
+                    (Protocol::Stateless, ..) => self.answer_stateless(admitted).await,
+                }
             }
-        })
+            other => {
+                let refused = |error| refused_headers(error, None);
+                let protocol = check_headers(headers).map_err(refused)?;
+                routed.map_err(refused)?;
+                match (protocol, session) {
+                    (Protocol::Session, Some(session)) => Ok(note(other, &session, guest)),
+                    (Protocol::Session, None) => Err(session_required()),
+                    (Protocol::Stateless, _) if matches!(other, ReceivedMessage::Reply { .. }) => {
+                        Err(responses::invalid_request())
+                    }
+                    // A lost connection cancels a stateless request; there is nothing else to notify of.
+                    (Protocol::Stateless, _) => Ok(responses::accepted()),
+                }
+            }
+        }
+    }
+
+    /// Stateless protocol: answers a request on a connection of its own.
+    async fn answer_stateless(&self, admitted: AdmittedRequest) -> Result<Response<Body>, Refused> {
+        let AdmittedRequest { id, request, meta, guest, length, under_way } = admitted;
+        let stream = match request {
+            McpRequest::Listen(_) => Some(self.acquire_stream(guest.owner())?),
+            _ => None,
+        };
+        let requests: Arc<ServerRequests> = Arc::default();
+        let (client, messages) = ClientSink::new(requests);
+        let connection = Arc::new(McpConnection::default());
+        let handler = McpHandler::new(Arc::clone(&self.service), connection, client.clone(), true);
+        let is_malformed = !meta.missing_required_keys(STATELESS).is_empty();
+        let context = RequestContext::new(id, meta, Arc::new(guest.in_session(None)), client, None);
+        let running = RunningRequest {
+            cancelled: context.cancelled.clone(),
+            future: Some(Box::pin(handler.serve(request, context))),
+            messages,
+            on_disconnect: OnDisconnect::Cancel,
+        };
+        Ok(self.respond(running, is_malformed, length, stream, under_way).await)
+    }
+
+    /// Session protocol: answers a request.
+    async fn answer_in_session(
+        &self,
+        admitted: AdmittedRequest,
+        session: Arc<Session>,
+    ) -> Result<Response<Body>, Refused> {
+        let AdmittedRequest { id, request, meta, guest, length, under_way } = admitted;
+        let (client, messages) = ClientSink::new(Arc::clone(&session.handler.connection.requests));
+        let identity = Arc::new(guest.in_session(Some(NamedSession::from(&*session))));
+        let negotiated = session.handler.connection.session();
+        let context = RequestContext::new(id, meta, identity, client, negotiated);
+        let registered = session.begin(&context.id, &context.cancelled);
+        let cancelled = context.cancelled.clone();
+        let serving = session.handler.clone().serve(request, context);
+        let running = RunningRequest {
+            cancelled,
+            future: Some(Box::pin(async move {
+                let answered = serving.await;
+                drop(registered);
+                answered
+            })),
+            messages,
+            on_disconnect: OnDisconnect::Continue(Arc::clone(&session.events)),
+        };
+        Ok(self.respond(running, false, length, None, under_way).await)
+    }
+
+    /// Session protocol: begins a session.
+    async fn begin_session(&self, admitted: AdmittedRequest) -> Result<Response<Body>, Refused> {
+        let Some(session) = self.sessions.begin(&self.service, admitted.guest.owner()) else {
+            return Err(retry_later(StatusCode::SERVICE_UNAVAILABLE, "too many sessions", "60"));
+        };
+        let name = Arc::clone(&session.name);
+        let mut response = self.answer_in_session(admitted, session).await?;
+        if let Ok(name) = HeaderValue::from_str(&name) {
+            response.headers_mut().insert(SESSION_HEADER, name);
+        }
+        Ok(response)
+    }
+
+    /// Runs a request and gives its response the form that it needs.
+    async fn respond(
+        &self,
+        running: RunningRequest,
+        is_malformed: bool,
+        length: usize,
+        stream: Option<StreamPermit>,
+        under_way: TaskTrackerToken,
+    ) -> Response<Body> {
+        let mut running = Box::pin(running.output(is_malformed));
+        // What a long message asks for begins with its arguments, which are read whole in the first poll.
+        let begun =
+            poll_fn(|context| Poll::Ready(block_in_place_if_long(length, || running.as_mut().poll(context))))
+                .await;
+        let output = match begun {
+            Poll::Ready(output) => output,
+            Poll::Pending => running.await,
+        };
+        let sent = &self.meter.sent;
+        match (output, stream) {
+            (RequestOutput::Json(JsonResponse { status, body }), _) => {
+                let body = TrackedBody::answer(body.into(), sent, under_way);
+                let mut response = Response::new(Body::new(body));
+                *response.status_mut() = status;
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+            (RequestOutput::Stream(events), Some(stream)) => {
+                let inner = Body::new(events);
+                event_response(Body::new(TrackedBody::stream(inner, sent, self.leaving.clone(), stream)))
+            }
+            (RequestOutput::Stream(events), None) => {
+                event_response(Body::new(TrackedBody::answer(Body::new(events), sent, under_way)))
+            }
+        }
+    }
+
+    /// Session protocol: the stream for what concerns no single request, or one that is resumed.
+    fn open_standalone(
+        &self,
+        headers: &HeaderMap,
+        session: Option<Arc<Session>>,
+        owner: [u8; 32],
+    ) -> Result<Response<Body>, Refused> {
+        if !accepts(headers, "text/event-stream") {
+            return Err(responses::not_acceptable("accept text/event-stream"));
+        }
+        let session = in_session(headers, session)?;
+        let permit = self.acquire_stream(owner)?;
+        let resumed = headers.get(LAST_EVENT_HEADER).map(|id| {
+            let id = id.to_str().ok()?;
+            let (stream, event) = id.split_once('/')?;
+            Some((stream.parse().ok()?, event.parse().ok()?))
+        });
+        let reader = match resumed {
+            None => session.events.read(EventLog::STANDALONE, None),
+            Some(Some((stream, event))) => session.events.read(stream, Some(event)),
+            Some(None) => None,
+        };
+        // What cannot be resumed is an empty stream: after an error the client would try the same again, for ever.
+        let Some(reader) = reader else { return Ok(event_response(Body::empty())) };
+        let inner = Body::new(EventBody::new(reader));
+        let body = TrackedBody::stream(inner, &self.meter.sent, self.leaving.clone(), permit);
+        Ok(event_response(Body::new(body)))
+    }
+
+    /// Session protocol: ends the session.
+    fn end_session(
+        &self,
+        headers: &HeaderMap,
+        session: Option<Arc<Session>>,
+    ) -> Result<Response<Body>, Refused> {
+        let session = in_session(headers, session)?;
+        self.sessions.end(&session.name);
+        Ok(responses::session_ended())
     }
 
     /// Acquires the permits for an endless stream.
@@ -155,16 +303,9 @@ impl HttpServer {
         Ok(StreamPermit { _global: _among_all, _per_caller: _among_own })
     }
 
-    /// The session that a request names, which must belong to its caller. Under the stateless protocol the header is removed, because there are no
-    /// sessions.
-    fn session(
-        &self,
-        headers: &mut HeaderMap,
-        owner: [u8; 32],
-    ) -> Result<Option<NamedSession>, Response<Body>> {
-        let revision = headers.get(PROTOCOL_VERSION_HEADER).and_then(|revision| revision.to_str().ok());
-        if revision.is_some_and(|revision| revision >= STATELESS_VERSION) {
-            headers.remove(SESSION_HEADER);
+    /// The session that a request names, which must belong to its caller. The stateless protocol has none, whatever the header says.
+    fn session(&self, headers: &HeaderMap, owner: [u8; 32]) -> Result<Option<Arc<Session>>, Refused> {
+        if names_stateless(headers) {
             return Ok(None);
         }
         let mut names = headers.get_all(SESSION_HEADER).iter();
@@ -172,12 +313,11 @@ impl HttpServer {
             return Err(error_response(StatusCode::BAD_REQUEST, "one session, or none"));
         };
         let Some(name) = name else { return Ok(None) };
-        let name = name.to_str().unwrap_or_default();
-        let named = self.sessions.named(name, owner);
+        let named = self.sessions.named(name.to_str().unwrap_or_default(), owner);
         named.map(Some).ok_or_else(|| error_response(StatusCode::NOT_FOUND, "there is no such session"))
     }
 
-    async fn body(&self, parts: &Parts, body: Body) -> Result<BufferedBody, Response<Body>> {
+    async fn body(&self, parts: &Parts, body: Body) -> Result<BufferedBody, Refused> {
         let read = self.reader.read(body).await.map_err(responses::body_rejected)?;
         add(&self.meter.received, read.bytes.len() as u64);
         match parts.method == Method::POST || read.bytes.is_empty() {
@@ -185,38 +325,81 @@ impl HttpServer {
             false => Err(error_response(StatusCode::BAD_REQUEST, "only POST brings a body")),
         }
     }
+}
 
-    fn note_session(&self, begun: Option<&HeaderValue>, ended: Option<String>, owner: [u8; 32]) {
-        if let Some(name) = begun.and_then(|name| name.to_str().ok()) {
-            self.sessions.begun(name, owner);
+/// The check of the headers that repeat parts of a message.
+struct RoutingHeaders;
+
+impl RoutingHeaders {
+    fn check(headers: &HeaderMap, message: &ClientMessage<'_>) -> Result<(), HeaderError> {
+        let (method, params) = match message {
+            ClientMessage::Request { method, params, .. }
+            | ClientMessage::Notification { method, params } => (method, params),
+            ClientMessage::Reply { .. } => return Ok(()),
+        };
+        if !names_stateless(headers) {
+            return Ok(());
         }
-        if let Some(name) = ended {
-            self.sessions.ended(&name);
+        let name = params.and_then(|params| McpRequest::subject(method, params));
+        check_routing(headers, method, name.as_deref(), method == crate::mcp::request::method::INITIALIZE)
+    }
+}
+
+/// A notification or response in a session.
+fn note(message: ReceivedMessage, session: &Arc<Session>, guest: AuthenticatedClient) -> Response<Body> {
+    match message {
+        ReceivedMessage::Cancelled(id) => session.cancel(&id),
+        ReceivedMessage::Initialized => {
+            let identity = Arc::new(guest.in_session(Some(NamedSession::from(&**session))));
+            tokio::spawn(session.handler.clone().initialized(identity));
+        }
+        ReceivedMessage::Reply { id, reply } => session.handler.connection.requests.reply(&id, reply),
+        ReceivedMessage::Ignored | ReceivedMessage::Request { .. } => {}
+    }
+    responses::accepted()
+}
+
+/// The session of a request without a body.
+fn in_session(headers: &HeaderMap, session: Option<Arc<Session>>) -> Result<Arc<Session>, Refused> {
+    match check_headers(headers).map_err(|error| refused_headers(error, None))? {
+        Protocol::Session => session.ok_or_else(session_required),
+        Protocol::Stateless => {
+            let mut response = responses::method_not_allowed();
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            Err(response)
         }
     }
 }
 
-/// Whether this is an error of rmcp with a body other than JSON.
-fn is_plain_error<Inner>(response: &Response<Inner>) -> bool {
-    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
-    is_refusal && !is_json(response.headers())
+fn session_required() -> Response<Body> {
+    error_response(StatusCode::BAD_REQUEST, "name a session in Mcp-Session-Id; `initialize` begins one")
+}
+
+fn refused_message(invalid: InvalidMessage) -> Response<Body> {
+    match invalid {
+        InvalidMessage::Refused(error, _) if error.code == RpcCode::PARSE_ERROR => responses::parse_error(),
+        InvalidMessage::Refused(..) | InvalidMessage::Dropped => responses::invalid_request(),
+    }
+}
+
+fn refused_headers(error: HeaderError, id: Option<RequestId>) -> Response<Body> {
+    let error = match error {
+        HeaderError::Response(error) => error,
+        HeaderError::UnknownVersion(version) => {
+            let message = format!("Unsupported MCP-Protocol-Version: {version}");
+            return error_response(StatusCode::BAD_REQUEST, &message);
+        }
+    };
+    rpc_response(StatusCode::BAD_REQUEST, &ServerJsonRpcMessage::error(error, id))
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|accept| accept.contains(kind))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("application/json"))
-}
-
-/// The method of the message, for POST requests with JSON.
-fn method_of(parts: &Parts, bytes: &Bytes) -> Result<Option<String>, Response<Body>> {
-    if parts.method != Method::POST || !is_json(&parts.headers) {
-        return Ok(None);
-    }
-    match block_in_place_if_long(bytes.len(), || serde_json::from_slice::<MessageHead>(bytes)) {
-        Ok(head) => Ok(head.method),
-        Err(error) if error.is_data() => Err(responses::invalid_request()),
-        Err(_) => Err(responses::parse_error()),
-    }
 }
 
 fn shutting_down() -> Response<Body> {

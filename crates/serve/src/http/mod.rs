@@ -12,7 +12,10 @@ mod host_check;
 mod rejected_hosts;
 mod auth;
 mod rate_limiter;
+mod event_log;
 mod sessions;
+mod protocol_check;
+mod running_request;
 mod body;
 mod responses;
 mod request_metrics;
@@ -111,7 +114,7 @@ pub struct HttpLimits {
     pub max_streams: usize,
     /// Maximum of these per caller.
     pub max_streams_per_caller: usize,
-    /// Maximum concurrent sessions of the session protocol. May be exceeded briefly by concurrent `initialize` requests.
+    /// Maximum concurrent sessions of the session protocol.
     pub max_sessions: usize,
     /// Maximum of these per caller. One more evicts the caller's least recently used session.
     pub max_sessions_per_caller: usize,
@@ -209,5 +212,5 @@ async fn close(door: &HttpServer) {
     }
     // Responses may still be on their way to slow clients.
     let _ = tokio::time::timeout(farewell, door.connections.wait()).await;
-    door.close().await;
+    door.close();
 }

@@ -1,6 +1,6 @@
 //! The responses that the HTTP server gives by itself.
 
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::body::Body;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION,
@@ -8,6 +8,7 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
+use rmcp::model::ServerJsonRpcMessage;
 use serde_json::{Value, json};
 use toolgate_types::ErrorCode;
 
@@ -20,9 +21,6 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC: a server error.
 const SERVER_ERROR: i32 = -32000;
-
-/// At most this much of rmcp's error message is read.
-const MAX_REASON_BYTES: usize = 4096;
 
 pub(crate) const OTHER_METHOD: &str = "this method is not served here; `Allow` says which are";
 
@@ -67,32 +65,25 @@ pub(crate) fn invalid_request() -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not one message of JSON-RPC")
 }
 
-/// Rewrites an error of rmcp as a JSON-RPC error with a message from here. Its `Allow` header is kept.
-pub(crate) async fn rewrite_error<Inner>(refused: Response<Inner>) -> Response<Body>
-where
-    Inner: HttpBody<Data = Bytes> + Send + 'static,
-    Inner::Error: Into<axum::BoxError>,
-{
-    let (parts, body) = refused.into_parts();
-    let said = to_bytes(Body::new(body), MAX_REASON_BYTES).await.unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    let message = match parts.status {
-        StatusCode::NOT_ACCEPTABLE if said.contains("application/json") => {
-            "accept both application/json and text/event-stream"
-        }
-        StatusCode::NOT_ACCEPTABLE => "accept text/event-stream",
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "send the message as application/json",
-        StatusCode::METHOD_NOT_ALLOWED => OTHER_METHOD,
-        StatusCode::NOT_FOUND => "there is no such session",
-        _ if said.contains("Session ID is required") => {
-            "name a session in Mcp-Session-Id; `initialize` begins one"
-        }
-        _ => said.split_once(": ").map_or(&*said, |(_, said)| said),
-    };
-    let mut response = error_response(parts.status, message);
-    if let Some(allowed) = parts.headers.get(ALLOW) {
-        response.headers_mut().insert(ALLOW, allowed.clone());
-    }
+/// A JSON-RPC message as the whole response.
+pub(crate) fn rpc_response(status: StatusCode, message: &ServerJsonRpcMessage) -> Response<Body> {
+    json_response(status, &json!(message))
+}
+
+/// The client accepts no form that a response may have.
+pub(crate) fn not_acceptable(message: &str) -> Response<Body> {
+    error_response(StatusCode::NOT_ACCEPTABLE, message)
+}
+
+/// The body is of another type.
+pub(crate) fn unsupported_media_type() -> Response<Body> {
+    error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the message as application/json")
+}
+
+/// A message was taken that has no response: 202.
+pub(crate) fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 

@@ -11,8 +11,6 @@ use axum::http::header::ORIGIN;
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{any, get, post};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,7 +28,7 @@ use super::request_metrics::RequestMetrics;
 use super::responses::{self, error_response, text_response};
 use super::sessions::Sessions;
 use super::{HttpError, HttpLimits, HttpOptions, ReadyCheck};
-use crate::mcp::{CallerSource, KeyedSemaphore, McpHandler};
+use crate::mcp::KeyedSemaphore;
 use crate::service::Service;
 
 /// The MCP endpoint.
@@ -50,7 +48,6 @@ pub(crate) struct HttpServer {
     pub(super) options: HttpOptions,
     hosts: AllowedHosts,
     pub(super) sessions: Sessions,
-    pub(super) mcp: StreamableHttpService<McpHandler, LocalSessionManager>,
     pub(super) reader: BodyReader,
     pub(crate) meter: RequestMetrics,
     pub(super) bad_tokens: RateLimiter<IpAddr>,
@@ -89,18 +86,10 @@ impl HttpServer {
             AuthRequirement::Issued { .. } | AuthRequirement::None => None,
         };
         let has_callers = matches!(options.auth.requirement, AuthRequirement::Issued { .. });
-        let cut = CancellationToken::new();
-        let behind = Arc::clone(&service);
-        let mcp = StreamableHttpService::new(
-            move || Ok(McpHandler::new(Arc::clone(&behind), CallerSource::PerRequest)),
-            Arc::clone(sessions.manager()),
-            transport_config(limits, &cut),
-        );
         let HttpLimits { max_body_bytes, max_all_bodies_bytes, body_timeout: body_patience, .. } = *limits;
         Ok(Self {
             hosts: names,
             sessions,
-            mcp,
             reader: BodyReader::new(max_body_bytes, max_all_bodies_bytes, body_patience),
             meter: RequestMetrics::default(),
             bad_tokens: RateLimiter::new(limits.bad_tokens_per_minute, Duration::from_secs(60)),
@@ -118,7 +107,7 @@ impl HttpServer {
             answers: TaskTracker::new(),
             connections: TaskTracker::new(),
             leaving: CancellationToken::new(),
-            cut,
+            cut: CancellationToken::new(),
             service,
             options,
         })
@@ -163,9 +152,9 @@ impl HttpServer {
     }
 
     /// Cuts the remaining connections and ends all sessions.
-    pub(crate) async fn close(&self) {
+    pub(crate) fn close(&self) {
         self.cut.cancel();
-        self.sessions.close_all().await;
+        self.sessions.end_all();
     }
 
     /// Why `/readyz` should fail, if it should.
@@ -215,17 +204,6 @@ impl HttpServer {
         ];
         self.service.metrics.render(self.service.calls.len()) + &self.meter.render(&gauges)
     }
-}
-
-/// The configuration of rmcp's transport. Its host and origin checks are off: `Host`, `Origin`, token and length were checked
-/// before.
-fn transport_config(limits: &HttpLimits, cut: &CancellationToken) -> StreamableHttpServerConfig {
-    StreamableHttpServerConfig::default()
-        .disable_allowed_hosts()
-        .disable_allowed_origins()
-        .with_json_response(true)
-        .with_max_request_body_bytes(limits.max_body_bytes)
-        .with_cancellation_token(cut.clone())
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";

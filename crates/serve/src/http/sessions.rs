@@ -1,42 +1,76 @@
-//! The owners of sessions.
+//! The sessions of the session protocol, with their owners and limits.
 //!
-//! Under the session protocol every request names its session in `Mcp-Session-Id`. The name alone grants nothing: it works only for the caller that
-//! started the session, and every other caller gets "no such session".
+//! Every request names its session in `Mcp-Session-Id`. The name alone grants nothing: it works only for the caller that started the session, and every
+//! other caller gets "no such session".
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::transport::streamable_http_server::SessionManager as _;
-use rmcp::transport::streamable_http_server::session::SessionId as Name;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::model::RequestId;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The sessions of the session protocol, with their owners and limits.
-pub(crate) struct Sessions {
-    manager: std::sync::Arc<LocalSessionManager>,
-    owners: Mutex<Owners>,
-    max: usize,
-    max_per_caller: usize,
-}
+use super::event_log::EventLog;
+use crate::mcp::client_sink::ClientSink;
+use crate::mcp::{McpConnection, McpHandler, random_id};
+use crate::service::Service;
 
-#[derive(Default)]
-struct Owners {
-    owned: HashMap<Name, Owner>,
-    /// Counts uses, so that the least recently used session is known.
-    uses: u64,
-}
-
-struct Owner {
-    is: [u8; 32],
-    used: u64,
+/// One session.
+pub(crate) struct Session {
+    pub(crate) name: Arc<str>,
+    owner: [u8; 32],
+    pub(crate) handler: McpHandler,
+    /// The events that its streams have sent or will send.
+    pub(crate) events: Arc<EventLog>,
+    /// Its requests that are not answered. Some clients use one id for all, which does no harm: each response has a connection of its own.
+    unanswered: Mutex<HashMap<RequestId, Vec<CancellationToken>>>,
     /// Cancelled when the session ends: its calls end with it.
-    ended: CancellationToken,
+    pub(crate) ended: CancellationToken,
+    /// When it was used last, and the number of that use among all.
+    used: Mutex<(Instant, u64)>,
 }
 
-impl Drop for Owner {
+/// A request of a session that is not answered.
+pub(crate) struct SessionRequest {
+    session: Arc<Session>,
+    id: RequestId,
+    cancelled: CancellationToken,
+}
+
+impl Session {
+    /// Registers a request until what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, id: &RequestId, cancelled: &CancellationToken) -> SessionRequest {
+        self.unanswered().entry(id.clone()).or_default().push(cancelled.clone());
+        SessionRequest { session: Arc::clone(self), id: id.clone(), cancelled: cancelled.clone() }
+    }
+
+    /// The client does not wait for a request any more.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        for cancelled in self.unanswered().get(id).into_iter().flatten() {
+            cancelled.cancel();
+        }
+    }
+
+    fn last_use(&self) -> (Instant, u64) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, HashMap<RequestId, Vec<CancellationToken>>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SessionRequest {
     fn drop(&mut self) {
-        self.ended.cancel();
+        let mut unanswered = self.session.unanswered();
+        let Some(same) = unanswered.get_mut(&self.id) else { return };
+        if let Some(own) = same.iter().position(|cancelled| *cancelled == self.cancelled) {
+            same.swap_remove(own);
+        }
+        if same.is_empty() {
+            unanswered.remove(&self.id);
+        }
     }
 }
 
@@ -48,161 +82,143 @@ pub(crate) struct NamedSession {
     pub(crate) ended: CancellationToken,
 }
 
-impl Sessions {
-    /// At most `max` sessions, `max_per_caller` of one caller; each expires after `idle`.
-    pub(crate) fn new(max: usize, max_per_caller: usize, idle: Duration) -> Self {
-        let mut manager = LocalSessionManager::default();
-        manager.session_config.keep_alive = Some(idle);
-        Self { manager: manager.into(), owners: Mutex::default(), max, max_per_caller }
+impl From<&Session> for NamedSession {
+    fn from(session: &Session) -> Self {
+        Self { name: session.name.to_string(), ended: session.ended.clone() }
     }
+}
 
-    pub(crate) fn manager(&self) -> &std::sync::Arc<LocalSessionManager> {
-        &self.manager
+/// All sessions.
+pub(crate) struct Sessions {
+    open: Arc<Mutex<OpenSessions>>,
+    max: usize,
+    max_per_caller: usize,
+    idle: Duration,
+}
+
+#[derive(Default)]
+struct OpenSessions {
+    by_name: HashMap<Arc<str>, Arc<Session>>,
+    /// Counts uses, so that the least recently used session is known.
+    uses: u64,
+}
+
+impl OpenSessions {
+    fn end(&mut self, name: &str) -> bool {
+        let Some(session) = self.by_name.remove(name) else { return false };
+        session.ended.cancel();
+        session.events.close();
+        // Its watchers end, although calls may still hold the connection.
+        session.handler.connection.closing.cancel();
+        true
+    }
+}
+
+impl Sessions {
+    /// At most `max` sessions, `max_per_caller` of one caller; each ends after being idle for `idle`.
+    pub(crate) fn new(max: usize, max_per_caller: usize, idle: Duration) -> Self {
+        Self { open: Arc::default(), max, max_per_caller, idle }
     }
 
     /// The session of that name, if this caller started it.
-    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<NamedSession> {
-        let mut owners = self.owners();
-        owners.uses += 1;
-        let used = owners.uses;
-        let known = owners.owned.get_mut(name).filter(|known| known.is == owner)?;
-        known.used = used;
-        Some(NamedSession { name: name.to_owned(), ended: known.ended.clone() })
+    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<Arc<Session>> {
+        let mut open = self.lock();
+        open.uses += 1;
+        let uses = open.uses;
+        let session = open.by_name.get(name).filter(|session| session.owner == owner)?;
+        *session.used.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), uses);
+        Some(Arc::clone(session))
     }
 
-    /// Makes room for one more session of a caller, evicting its least recently used one if needed. Returns whether there is room.
-    pub(crate) async fn make_room(&self, owner: [u8; 32]) -> bool {
-        self.forget_ended().await;
-        while let Some(name) = self.oldest_beyond(owner) {
-            self.close(&name).await;
+    /// Begins a session, ending the least recently used one of its caller if needed; `None` if there are too many of all callers. Needs a runtime.
+    pub(crate) fn begin(&self, service: &Arc<Service>, owner: [u8; 32]) -> Option<Arc<Session>> {
+        let name: Arc<str> = random_id()?.into();
+        let mut open = self.lock();
+        while let Some(oldest) = self.oldest_beyond(&open, owner) {
+            open.end(&oldest);
         }
-        // The manager also counts sessions whose name was never sent to a client.
-        self.manager.sessions.read().await.len() < self.max
+        if open.by_name.len() >= self.max {
+            return None;
+        }
+        let connection = Arc::new(McpConnection::default());
+        let (background, mut messages) = ClientSink::new(Arc::clone(&connection.requests));
+        open.uses += 1;
+        let session = Arc::new(Session {
+            name: Arc::clone(&name),
+            owner,
+            handler: McpHandler::new(Arc::clone(service), connection, background, true),
+            events: Arc::default(),
+            unanswered: Mutex::default(),
+            ended: CancellationToken::new(),
+            used: Mutex::new((Instant::now(), open.uses)),
+        });
+        open.by_name.insert(name, Arc::clone(&session));
+        let (events, ended) = (Arc::clone(&session.events), session.ended.clone());
+        tokio::spawn(async move {
+            // What concerns no single request goes to the client's own stream.
+            let forwarding = async {
+                while let Some(message) = messages.recv().await {
+                    events.send(EventLog::STANDALONE, &message).await;
+                }
+            };
+            tokio::select! {
+                () = forwarding => {}
+                () = ended.cancelled() => {}
+            }
+        });
+        tokio::spawn(expire(Arc::downgrade(&self.open), Arc::downgrade(&session), self.idle));
+        Some(session)
     }
 
-    /// Records the owner of a new session.
-    pub(crate) fn begun(&self, name: &str, owner: [u8; 32]) {
-        let mut owners = self.owners();
-        owners.uses += 1;
-        let used = owners.uses;
-        owners.owned.insert(name.into(), Owner { is: owner, used, ended: CancellationToken::new() });
-    }
-
-    /// Removes a session that has ended.
-    pub(crate) fn ended(&self, name: &str) {
-        self.owners().owned.remove(name);
+    /// Ends a session.
+    pub(crate) fn end(&self, name: &str) {
+        self.lock().end(name);
     }
 
     /// The number of sessions.
     pub(crate) fn count(&self) -> usize {
-        self.owners().owned.len()
+        self.lock().by_name.len()
     }
 
-    /// Closes all sessions.
-    pub(crate) async fn close_all(&self) {
-        let names: Vec<Name> = self.manager.sessions.read().await.keys().cloned().collect();
+    /// Ends all sessions.
+    pub(crate) fn end_all(&self) {
+        let mut open = self.lock();
+        let names: Vec<Arc<str>> = open.by_name.keys().cloned().collect();
         for name in names {
-            self.close(&name).await;
+            open.end(&name);
         }
     }
 
-    async fn close(&self, name: &Name) {
-        self.ended(name);
-        // Fails only if the session is already gone.
-        let _ = self.manager.close_session(name).await;
+    fn oldest_beyond(&self, open: &OpenSessions, owner: [u8; 32]) -> Option<Arc<str>> {
+        let own = open.by_name.values().filter(|session| session.owner == owner);
+        let oldest = own.clone().min_by_key(|session| session.last_use().1);
+        oldest.filter(|_| own.count() >= self.max_per_caller).map(|session| Arc::clone(&session.name))
     }
 
-    /// Sessions also expire by themselves, which only the manager knows.
-    async fn forget_ended(&self) {
-        let living = self.manager.sessions.read().await;
-        self.owners().owned.retain(|name, _| living.contains_key(name));
-    }
-
-    fn oldest_beyond(&self, owner: [u8; 32]) -> Option<Name> {
-        let owners = self.owners();
-        let own = owners.owned.iter().filter(|(_, known)| known.is == owner);
-        let oldest = own.clone().min_by_key(|(_, owner)| owner.used).map(|(name, _)| Name::clone(name));
-        oldest.filter(|_| own.count() >= self.max_per_caller)
-    }
-
-    fn owners(&self) -> MutexGuard<'_, Owners> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn begin(sessions: &Sessions, owner: [u8; 32]) -> Option<Name> {
-        if !sessions.make_room(owner).await {
-            return None;
+/// Ends a session in which no request arrived for too long, with its calls.
+async fn expire(
+    open: std::sync::Weak<Mutex<OpenSessions>>,
+    session: std::sync::Weak<Session>,
+    idle: Duration,
+) {
+    let mut next = Instant::now() + idle;
+    loop {
+        let Some(ended) = session.upgrade().map(|session| session.ended.clone()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = ended.cancelled() => return,
         }
-        let (name, _transport) = sessions.manager().create_session().await.unwrap();
-        sessions.begun(&name, owner);
-        Some(name)
-    }
-
-    #[tokio::test]
-    async fn a_session_is_good_for_whoever_began_it() {
-        let sessions = Sessions::new(10, 10, Duration::from_secs(60));
-        let name = begin(&sessions, [1; 32]).await.unwrap();
-        assert!(sessions.named(&name, [1; 32]).is_some());
-        assert!(sessions.named(&name, [2; 32]).is_none());
-        assert!(sessions.named("another", [1; 32]).is_none());
-        sessions.ended(&name);
-        assert!(sessions.named(&name, [1; 32]).is_none());
-    }
-
-    #[tokio::test]
-    async fn of_one_caller_the_session_ends_that_was_used_longest_ago() {
-        let sessions = Sessions::new(10, 2, Duration::from_secs(60));
-        let first = begin(&sessions, [1; 32]).await.unwrap();
-        let second = begin(&sessions, [1; 32]).await.unwrap();
-        let other = begin(&sessions, [2; 32]).await.unwrap();
-        assert!(sessions.named(&first, [1; 32]).is_some());
-        let third = begin(&sessions, [1; 32]).await.unwrap();
-        let living = |name: &Name| sessions.named(name, [1; 32]).is_some();
-        assert_eq!([&first, &second, &third].map(living), [true, false, true]);
-        assert!(sessions.named(&other, [2; 32]).is_some());
-        assert!(!sessions.manager().has_session(&second).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn however_a_session_ends_its_calls_are_told() {
-        let sessions = Sessions::new(10, 2, Duration::from_secs(60));
-        let mut names = Vec::new();
-        let mut ends = Vec::new();
-        for _ in 0..2 {
-            let name = begin(&sessions, [1; 32]).await.unwrap();
-            ends.push(sessions.named(&name, [1; 32]).unwrap().ended);
-            names.push(name);
+        let (Some(open), Some(session)) = (open.upgrade(), session.upgrade()) else { return };
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        next = session.last_use().0 + idle;
+        if next <= Instant::now() {
+            open.end(&session.name);
+            return;
         }
-        let over =
-            |ends: &[CancellationToken]| ends.iter().map(CancellationToken::is_cancelled).collect::<Vec<_>>();
-        // Evicted by another.
-        let third = begin(&sessions, [1; 32]).await.unwrap();
-        ends.push(sessions.named(&third, [1; 32]).unwrap().ended);
-        assert_eq!(over(&ends), [true, false, false]);
-        // Ended by its client.
-        sessions.ended(&names[1]);
-        assert_eq!(over(&ends), [true, true, false]);
-        // Expired by itself.
-        sessions.manager().close_session(&third).await.unwrap();
-        assert!(sessions.make_room([2; 32]).await);
-        assert_eq!(over(&ends), [true, true, true]);
-    }
-
-    #[tokio::test]
-    async fn there_are_never_more_than_there_may_be() {
-        let sessions = Sessions::new(2, 2, Duration::from_secs(60));
-        let first = begin(&sessions, [1; 32]).await.unwrap();
-        assert!(begin(&sessions, [2; 32]).await.is_some());
-        assert!(begin(&sessions, [3; 32]).await.is_none());
-        // An expired session is noticed.
-        sessions.manager().close_session(&first).await.unwrap();
-        assert!(begin(&sessions, [3; 32]).await.is_some());
-        sessions.close_all().await;
-        assert_eq!(sessions.count(), 0);
     }
 }

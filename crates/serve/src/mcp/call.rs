@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, InputRequiredResult, InputResponses,
-    NumberOrString, ProgressToken, ProtocolVersion, RequestId,
+    CallToolRequestParams, ErrorData, InputRequiredResult, InputResponses, NumberOrString, ProgressToken,
+    RequestId, ServerResult,
 };
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use toolgate_gate::{ApprovalReply, Approver, CallOptions, ResourceRequest, Tool};
@@ -22,9 +21,10 @@ use crate::mcp::approval::{
 use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
 use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
+use crate::mcp::request::RequestContext;
 use crate::mcp::running_call::RunningCall;
 use crate::mcp::tool_response::{OutputLink, to_response};
-use crate::mcp::{ClientIdentity, McpHandler, ResponseSlot, random_id};
+use crate::mcp::{Answer, ClientIdentity, McpHandler, random_id};
 
 /// Longer progress tokens are ignored.
 const MAX_PROGRESS_TOKEN_BYTES: usize = 256;
@@ -62,15 +62,9 @@ enum ElicitationMode {
     InputRequired,
 }
 
-/// Whether a request uses the stateless protocol (2026-07-28 or later).
-pub(crate) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
-    let version = context.protocol_version();
-    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-}
-
 impl ElicitationMode {
-    fn of(context: &RequestContext<RoleServer>) -> Self {
-        match (can_ask(context.client_capabilities().as_ref()), is_stateless(context)) {
+    fn of(context: &RequestContext) -> Self {
+        match (can_ask(context.client_capabilities().as_ref()), context.is_stateless()) {
             (false, _) => Self::None,
             (true, false) => Self::ServerRequest,
             (true, true) => Self::InputRequired,
@@ -82,18 +76,18 @@ impl McpHandler {
     pub(crate) async fn call(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-        visitor: ClientIdentity,
-    ) -> Result<CallToolResponse, ErrorData> {
+        context: &RequestContext,
+    ) -> Result<Answer, ErrorData> {
+        let visitor = &*context.identity;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let gate = self.service.front().gate();
         // An indirect call is bound, asked about and answered as the one that it stands for.
         let named = gate.resolve_indirect(ToolCall::new(request.name.into_owned(), arguments));
         let ToolCall { tool, arguments, .. } = named;
-        let timeout = match timeout(&context) {
+        let timeout = match timeout(context) {
             Ok(timeout) => timeout,
             Err(error) => {
-                return Err(self.unreadable(tool, arguments, error, &context, &visitor).await);
+                return Err(self.unreadable(tool, arguments, error, context).await);
             }
         };
         let wanted = CallRequest {
@@ -105,17 +99,17 @@ impl McpHandler {
             state: request.request_state,
             responses: request.input_responses,
         };
-        match self.advance(wanted, &context, &visitor).await? {
+        match self.advance(wanted, context, visitor).await? {
             CallState::Ended(mut called, tool) => {
-                let kept = self.store_output(called.full_text.take(), visitor.binding).await;
-                let answer = to_response(*called, tool.as_ref().map(|tool| tool.spec()), kept);
-                Ok(match context.extensions.get::<ResponseSlot>() {
-                    Some(tray) => tray.fulfil(answer),
-                    None => CallToolResult::from(answer),
-                }
-                .into())
+                let kept = match called.full_text.take() {
+                    Some(whole) => self.store_output(whole, visitor.binding).await,
+                    None => None,
+                };
+                Ok(Answer::Call(to_response(*called, tool.as_ref().map(|tool| tool.spec()), kept)))
             }
-            CallState::InputRequired(question) => Ok(CallToolResponse::InputRequired(*question)),
+            CallState::InputRequired(question) => {
+                Ok(Answer::from(ServerResult::InputRequiredResult(*question)))
+            }
         }
     }
 
@@ -125,21 +119,19 @@ impl McpHandler {
         tool: String,
         arguments: Value,
         error: ErrorData,
-        context: &RequestContext<RoleServer>,
-        visitor: &ClientIdentity,
+        context: &RequestContext,
     ) -> ErrorData {
         let failure = Failure::new(ErrorCode::InvalidArguments, error.message.to_string())
             .operator_note("the parameters of the request are not those of a call");
         let call = tool_call(tool, arguments, &context.id);
-        let credential = visitor.credential.clone();
+        let credential = context.identity.credential.clone();
         let refused = self.service.front().refuse(&call, credential, Stage::Validation, failure).await;
         self.service.metrics.answered(&refused);
         error
     }
 
     /// Stores the full text of a truncated output for its caller.
-    async fn store_output(&self, whole: Option<String>, owner: [u8; 32]) -> Option<OutputLink> {
-        let whole = whole?;
+    async fn store_output(&self, whole: String, owner: [u8; 32]) -> Option<OutputLink> {
         let service = Arc::clone(&self.service);
         let keep = move || {
             let uri = service.outputs.store(owner, &whole)?;
@@ -153,13 +145,10 @@ impl McpHandler {
     pub(crate) async fn advance(
         &self,
         wanted: CallRequest,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<CallState, ErrorData> {
         let _under_way = self.service.calls.token();
-        if let Some(running) = self.started.take(&context.id) {
-            return self.drive(running, context, visitor, None).await;
-        }
         let Some(_place) = self.acquire_permit(self.cancelled(context), visitor).await else {
             return Err(self.overloaded(wanted, context, visitor).await);
         };
@@ -201,7 +190,7 @@ impl McpHandler {
     }
 
     /// The tool of this name, waiting for the tools of its server if they are still loading.
-    async fn wait_for_tool(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
+    async fn wait_for_tool(&self, name: &str, context: &RequestContext) -> Option<Arc<dyn Tool>> {
         let gate = self.service.front().gate();
         match gate.tool(name) {
             Some(tool) => Some(tool),
@@ -220,7 +209,7 @@ impl McpHandler {
         wanted: CallRequest,
         tool: Option<Arc<dyn Tool>>,
         way: ElicitationMode,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> RunningCall {
         let is_quick = tool
@@ -247,7 +236,7 @@ impl McpHandler {
             log: logs.as_ref().map(|logs| logs.sink()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
-            contended: is_quick && self.connection.is_shared(size),
+            contended: is_quick && (context.is_contended || self.connection.is_shared(size)),
             resource: wanted.resource.clone(),
             timeout: wanted.timeout,
             session_ended: Some(visitor.ended.clone()),
@@ -276,7 +265,7 @@ impl McpHandler {
     fn approver(
         &self,
         way: ElicitationMode,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
         room: &Arc<ConcurrencyPermit>,
     ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<PendingQuestion>>) {
@@ -284,8 +273,8 @@ impl McpHandler {
         match way {
             ElicitationMode::None => (Arc::new(CannotAsk), None),
             ElicitationMode::ServerRequest => {
-                let (peer, connection) = (context.peer.clone(), Arc::clone(&self.connection));
-                (Arc::new(ElicitingApprover { peer, connection, permit: room, can_open }), None)
+                let (client, connection) = (context.client.clone(), Arc::clone(&self.connection));
+                (Arc::new(ElicitingApprover { client, connection, permit: room, can_open }), None)
             }
             ElicitationMode::InputRequired => {
                 let (questions, receiver) = mpsc::channel(1);
@@ -306,18 +295,18 @@ impl McpHandler {
     async fn drive(
         &self,
         mut running: RunningCall,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
         bond: Option<RequestBinding>,
     ) -> Result<CallState, ErrorData> {
         let token = running.progress.clone().zip(progress_token(context));
         let mut telling: Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &token {
-            Some((relay, token)) => Box::pin(relay.forward(&context.peer, token.clone())),
+            Some((relay, token)) => Box::pin(relay.forward(&context.client, token.clone())),
             None => Box::pin(std::future::pending()),
         };
         let logs = running.logs.clone();
         let mut logging: Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &logs {
-            Some(logs) => Box::pin(logs.forward(&context.peer)),
+            Some(logs) => Box::pin(logs.forward(&context.client)),
             None => Box::pin(std::future::pending()),
         };
         let called = loop {
@@ -335,36 +324,31 @@ impl McpHandler {
         };
         drop(logging);
         if let Some(logs) = &logs {
-            Box::pin(logs.flush(&context.peer)).await;
+            Box::pin(logs.flush(&context.client)).await;
         }
         if let Some((relay, token)) = &token {
-            Box::pin(relay.flush(&context.peer, token)).await;
+            Box::pin(relay.flush(&context.client, token)).await;
         }
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
-        Self::release_with_response(context, &running.permit);
+        // Over stdio, until the response is written. An HTTP connection has one response, which its client may never read.
+        match self.is_shared() {
+            true => running.permit.release(),
+            false => context.hold_permit(&running.permit),
+        }
         // While waiting for memory, the call still counts against its caller's concurrency limit.
         self.acquire_response_memory(called.bytes(), context, visitor).await?;
         Ok(CallState::Ended(Box::new(called), running.tool))
     }
 
-    /// Releases the permit once the response is written. Without a slot the transport is rmcp's, which has a budget of its
-    /// own.
-    pub(crate) fn release_with_response(context: &RequestContext<RoleServer>, room: &ConcurrencyPermit) {
-        match context.extensions.get::<ResponseSlot>() {
-            Some(tray) => tray.hold(room),
-            None => room.release(),
-        }
-    }
-
-    fn is_cancelled(&self, context: &RequestContext<RoleServer>) -> bool {
-        context.ct.is_cancelled()
+    fn is_cancelled(&self, context: &RequestContext) -> bool {
+        context.cancelled.is_cancelled()
             || self.connection.gone.is_cancelled()
             || self.service.ending().is_cancelled()
     }
 
-    pub(crate) async fn cancelled(&self, context: &RequestContext<RoleServer>) {
+    pub(crate) async fn cancelled(&self, context: &RequestContext) {
         tokio::select! {
-            () = context.ct.cancelled() => {}
+            () = context.cancelled.cancelled() => {}
             () = self.connection.gone.cancelled() => {}
             () = self.service.ending().cancelled() => {}
         }
@@ -417,7 +401,7 @@ impl McpHandler {
     async fn refuse(
         &self,
         wanted: CallRequest,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
         reason: &str,
     ) -> ErrorData {
@@ -438,7 +422,7 @@ impl McpHandler {
 const TIMEOUT_MS: &str = "timeoutMs";
 
 /// The timeout that a request sets, in milliseconds.
-fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, ErrorData> {
+fn timeout(context: &RequestContext) -> Result<Option<Duration>, ErrorData> {
     let Some(value) = context.meta.get(TIMEOUT_MS) else { return Ok(None) };
     match value.as_u64() {
         Some(milliseconds @ 1..) => Ok(Some(Duration::from_millis(milliseconds))),
@@ -450,7 +434,7 @@ fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, Err
 }
 
 /// The progress token. Every notification repeats it, so an oversized one is ignored.
-fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
+fn progress_token(context: &RequestContext) -> Option<ProgressToken> {
     let short = |token: &ProgressToken| match &token.0 {
         NumberOrString::Number(_) => true,
         NumberOrString::String(text) => text.len() <= MAX_PROGRESS_TOKEN_BYTES,
@@ -458,7 +442,7 @@ fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken>
     context.meta.get_progress_token().filter(short)
 }
 
-pub(crate) fn call_of(wanted: CallRequest, context: &RequestContext<RoleServer>) -> ToolCall {
+pub(crate) fn call_of(wanted: CallRequest, context: &RequestContext) -> ToolCall {
     tool_call(wanted.tool, wanted.arguments, &context.id)
 }
 

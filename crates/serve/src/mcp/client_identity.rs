@@ -2,31 +2,21 @@
 
 use std::fmt;
 
-use rmcp::model::{ErrorData, Extensions};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::Credential;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Caller, SessionId, fresh_uuid};
 
-/// How a handler learns who is calling.
-#[derive(Clone, Debug)]
-pub enum CallerSource {
-    /// All requests of this connection are from this caller: the process that started the gate holds both ends.
-    Fixed(Credential),
-    /// The front end puts a [`ClientIdentity`] into the extensions of every request.
-    PerRequest,
-}
-
 /// An admitted client.
 #[derive(Clone)]
-pub struct ClientIdentity {
+pub(crate) struct ClientIdentity {
     /// The credential of its calls, with the session filled in.
-    pub credential: Credential,
+    pub(crate) credential: Credential,
     /// A digest of the identity and all permissions: sealed states and stored outputs are bound to it, so that even the same caller with another
     /// token cannot use them.
-    pub binding: [u8; 32],
+    pub(crate) binding: [u8; 32],
     /// A digest of the identity alone: limits per caller are counted by it.
-    pub owner: [u8; 32],
+    pub(crate) owner: [u8; 32],
     /// Whether its session ends at some point. If not, no approval can last for the session.
     pub(crate) has_session: bool,
     /// Its session of information flow, if others share the session of its credential.
@@ -87,8 +77,7 @@ impl fmt::Debug for ClientIdentity {
 
 impl ClientIdentity {
     /// A client that is identified by a credential alone, for as long as its connection lasts.
-    #[must_use]
-    pub fn of(credential: Credential) -> Self {
+    pub(crate) fn of(credential: Credential) -> Self {
         let proof = match &credential {
             Credential::Known(_) => AuthMethod::Known,
             Credential::Token { token, .. } => AuthMethod::Unverified(token),
@@ -98,13 +87,6 @@ impl ClientIdentity {
         let flow_session = format!("mcp-{}", fresh_uuid()).parse().ok();
         let ended = CancellationToken::new();
         Self { credential, binding, owner, has_session: true, flow_session, ended }
-    }
-
-    /// The identity that the HTTP server put into this request. Without one the request fails.
-    pub(crate) fn in_request(extensions: &Extensions) -> Result<Self, ErrorData> {
-        let parts = extensions.get::<axum::http::request::Parts>();
-        let visitor = parts.and_then(|parts| parts.extensions.get::<Self>());
-        visitor.cloned().ok_or_else(|| ErrorData::internal_error("the caller is not known", None))
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::ErrorData;
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolgate_types::{ErrorCode, Failure, Stage};
 
 use crate::mcp::call::{CallRequest, call_of};
+use crate::mcp::request::RequestContext;
 use crate::mcp::{ClientIdentity, McpHandler};
 
 /// Maximum running calls of one caller.
@@ -112,7 +112,7 @@ impl McpHandler {
     pub(crate) async fn overloaded(
         &self,
         wanted: CallRequest,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> ErrorData {
         let message = format!("{MAX_IN_FLIGHT} calls of this caller are under way");
@@ -126,9 +126,9 @@ impl McpHandler {
 
     /// Rejects a request above the limit of unanswered ones on this connection. If it is a call, the audit log aggregates it with
     /// others like it.
-    pub(crate) fn reject_request(&self, tool: Option<&str>) -> ErrorData {
+    pub(crate) fn reject_request(&self, tool: Option<&str>, visitor: &ClientIdentity) -> ErrorData {
         let failure = too_many("too many requests are not answered yet".to_owned());
-        if let (Some(tool), Some(visitor)) = (tool, self.fixed_identity()) {
+        if let Some(tool) = tool {
             self.service.front().gate().count_refusal(tool, visitor.credential.unverified_caller(), &failure);
         }
         to_error_data(&failure)

@@ -1,15 +1,15 @@
-//! The state that a handler shares with its transport.
+//! The state of one connection, or of one session over several.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::{CallToolResult, Tool};
+use rmcp::model::{InitializeRequestParams, Tool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::LogSeverity;
 
+use crate::mcp::client_sink::ServerRequests;
 use crate::mcp::subscriptions::SubscribedResources;
-use crate::mcp::tool_response::ToolResponse;
 
 /// Maximum weight of calls on one connection whose responses are held in memory.
 const MAX_CALL_WEIGHT: usize = 8;
@@ -38,6 +38,10 @@ pub(crate) struct McpConnection {
     pub(crate) closing: CancellationToken,
     /// Cancelled when the client will read nothing more: its calls are cancelled.
     pub(crate) gone: CancellationToken,
+    /// What was negotiated with `initialize`.
+    session: Mutex<Option<Arc<InitializeRequestParams>>>,
+    /// The requests of the gate that the client has not answered.
+    pub(crate) requests: Arc<ServerRequests>,
     /// Whether `notifications/initialized` arrived.
     is_ready: AtomicBool,
     /// The tools that were last listed to the client.
@@ -56,6 +60,8 @@ impl Default for McpConnection {
         Self {
             closing,
             gone,
+            session: Mutex::default(),
+            requests: Arc::default(),
             is_ready: AtomicBool::new(false),
             listed: Mutex::default(),
             log_level: Mutex::default(),
@@ -65,21 +71,16 @@ impl Default for McpConnection {
     }
 }
 
-/// Shared by the task that answers a request and the stdio transport, which takes the contents when it writes the response. If the client cancels the
-/// request, the transport drops its reference, and the contents are dropped with the task.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ResponseSlot(Arc<Mutex<PendingResponse>>);
-
-/// The parts of a response that bypass rmcp.
-#[derive(Debug, Default)]
-pub(crate) struct PendingResponse {
-    /// The permit that is held until the response is written.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// The response to a call. Passing it through rmcp would need another conversion.
-    pub(crate) response: Option<ToolResponse>,
-}
-
 impl McpConnection {
+    /// What was negotiated with `initialize`, if it was.
+    pub(crate) fn session(&self) -> Option<Arc<InitializeRequestParams>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_session(&self, negotiated: InitializeRequestParams) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(negotiated));
+    }
+
     /// Whether this is the first `notifications/initialized`.
     pub(crate) fn mark_ready(&self) -> bool {
         !self.is_ready.swap(true, Ordering::Relaxed)
@@ -103,36 +104,9 @@ impl McpConnection {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A permit for one more call, if one is free.
-    pub(crate) fn try_acquire(&self, size: CallWeight) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.weights).try_acquire_many_owned(size.permits()).ok()
-    }
-
     /// Whether other calls hold permits besides the one that just acquired this weight.
     pub(crate) fn is_shared(&self, size: CallWeight) -> bool {
         self.weights.available_permits() + (size.permits() as usize) < MAX_CALL_WEIGHT
-    }
-}
-
-impl ResponseSlot {
-    /// Takes over a call's permit until the response is written.
-    pub(crate) fn hold(&self, room: &ConcurrencyPermit) {
-        self.lock().permit = room.lock().take();
-    }
-
-    /// Stores the response for the transport, and returns an empty placeholder for rmcp.
-    pub(crate) fn fulfil(&self, answer: ToolResponse) -> CallToolResult {
-        self.lock().response = Some(answer);
-        CallToolResult::success(Vec::new())
-    }
-
-    /// Takes the contents, for the transport.
-    pub(crate) fn take(&self) -> PendingResponse {
-        std::mem::take(&mut self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PendingResponse> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,11 +136,6 @@ impl ConcurrencyPermit {
         Arc::new(Self { held: Mutex::new(permit) })
     }
 
-    /// A permit that was free immediately.
-    pub(crate) fn from_permit(permit: OwnedSemaphorePermit) -> Arc<Self> {
-        Arc::new(Self { held: Mutex::new(Some(permit)) })
-    }
-
     /// No permit, for calls that may take long and have short responses.
     pub(crate) fn unlimited() -> Arc<Self> {
         Arc::default()
@@ -174,7 +143,12 @@ impl ConcurrencyPermit {
 
     /// Releases the permit early.
     pub(crate) fn release(&self) {
-        drop(self.lock().take());
+        drop(self.take());
+    }
+
+    /// Takes the permit, to hold it until the response is written.
+    pub(crate) fn take(&self) -> Option<OwnedSemaphorePermit> {
+        self.lock().take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
@@ -185,7 +159,12 @@ impl ConcurrencyPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::tool_response::ResponseOutcome;
+
+    impl McpConnection {
+        fn try_acquire(&self, size: CallWeight) -> Option<OwnedSemaphorePermit> {
+            Arc::clone(&self.weights).try_acquire_many_owned(size.permits()).ok()
+        }
+    }
 
     #[test]
     fn room_is_shared_while_others_have_some() {
@@ -196,30 +175,6 @@ mod tests {
         assert!(second.is_some() && connection.is_shared(CallWeight::Small));
         drop(first);
         assert!(!connection.is_shared(CallWeight::Small));
-    }
-
-    #[test]
-    fn what_nobody_fetches_goes_with_the_task_that_made_it() {
-        let connection = McpConnection::default();
-        let answer =
-            || ToolResponse { text: "t".to_owned(), more: Vec::new(), outcome: ResponseOutcome::Done(None) };
-        for wire_lets_go_first in [true, false] {
-            let (of_wire, room) = (
-                ResponseSlot::default(),
-                ConcurrencyPermit::from_permit(connection.try_acquire(CallWeight::Large).unwrap()),
-            );
-            let of_task = of_wire.clone();
-            let of_wire = (!wire_lets_go_first).then_some(of_wire);
-            of_task.hold(&room);
-            assert!(of_task.fulfil(answer()).content.is_empty());
-            assert!(connection.is_shared(CallWeight::Small), "it takes room");
-            drop(of_wire);
-            drop(of_task);
-            assert!(!connection.is_shared(CallWeight::Small), "the wire let go first: {wire_lets_go_first}");
-        }
-        let tray = ResponseSlot::default();
-        tray.fulfil(answer());
-        assert!(tray.take().response.is_some() && tray.take().response.is_none(), "it is fetched once");
     }
 
     #[test]

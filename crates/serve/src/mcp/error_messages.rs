@@ -6,11 +6,8 @@ use rmcp::model::{
 };
 use serde::de::DeserializeOwned;
 use serde::de::value::MapDeserializer;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolgate_text::is_invisible;
-
-/// rmcp's message for a request without `_meta` before `initialize`.
-const MISSING_META: &str = "request _meta is missing";
 
 /// The parameter names of all methods. Other parameters are ignored, however many there are.
 const KNOWN_PARAMS: &[&str] = &[
@@ -32,19 +29,6 @@ const MAX_REASON_CHARS: usize = 200;
 /// Maximum length of a quoted method name.
 const MAX_METHOD_CHARS: usize = 100;
 
-/// Replaces messages of rmcp with ones that a client can act on.
-pub(crate) fn explain(error: &mut ErrorData) {
-    match error.code {
-        ErrorCode::METHOD_NOT_FOUND if !error.message.contains(' ') => {
-            *error = method_not_found(&error.message)
-        }
-        ErrorCode::INVALID_PARAMS if error.message.starts_with(MISSING_META) => {
-            error.message = format!("{}; or begin a session with `initialize` first", error.message).into();
-        }
-        _ => {}
-    }
-}
-
 /// The method does not exist.
 pub(crate) fn method_not_found(method: &str) -> ErrorData {
     let told = format!("there is no such method `{}`", shortened(method, MAX_METHOD_CHARS));
@@ -62,8 +46,7 @@ fn shortened(text: &str, most: usize) -> String {
 }
 
 /// Why the parameters do not match the method.
-pub(crate) fn invalid_params(method: &str, params: Option<Value>) -> ErrorData {
-    let params = params.unwrap_or_else(|| Value::Object(Map::new()));
+pub(crate) fn invalid_params(method: &str, params: Value) -> ErrorData {
     let why = match method {
         "initialize" => param_error::<InitializeRequestParams>(&params),
         "tools/call" => param_error::<CallToolRequestParams>(&params),
@@ -123,7 +106,7 @@ fn describe_expected(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -139,7 +122,7 @@ mod tests {
             ("tools/list", json!({"cursor": 7}), "`cursor`: "),
             ("initialize", json!({"protocolVersion": "2025-11-25"}), "missing field"),
         ] {
-            let error = invalid_params(method, Some(params.clone()));
+            let error = invalid_params(method, params.clone());
             assert!(
                 error.message.contains(told) && error.message.contains(method),
                 "{params}: {}",
@@ -176,7 +159,7 @@ mod tests {
         let mut params: Map<String, Value> =
             (0..99_000).map(|number| (number.to_string(), json!(0))).collect();
         params.insert("name".to_owned(), json!(1));
-        let told = invalid_params("tools/call", Some(Value::Object(params))).message;
+        let told = invalid_params("tools/call", Value::Object(params)).message;
         assert!(told.contains("`name`: invalid type: integer `1`"), "{told}");
     }
 
@@ -188,7 +171,7 @@ mod tests {
             ("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": long})),
             ("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": long}})),
         ] {
-            let told = invalid_params(method, Some(params)).message;
+            let told = invalid_params(method, params).message;
             assert!(told.len() < 400, "{} bytes: {told:.400}", told.len());
             assert!(!told.chars().any(|letter| is_invisible(letter) || letter == '\n'), "{told:?}");
         }
@@ -198,13 +181,5 @@ mod tests {
     fn methods_that_are_not_there_are_named_within_bounds() {
         assert_eq!(method_not_found("prompts/list").message, "there is no such method `prompts/list`");
         assert!(method_not_found(&"x\u{1b}".repeat(1000)).message.len() < 200);
-        let said = |code, message: &str| {
-            let mut error = ErrorData::new(code, message.to_owned(), None);
-            explain(&mut error);
-            error.message.into_owned()
-        };
-        assert_eq!(said(ErrorCode::METHOD_NOT_FOUND, "ping"), "there is no such method `ping`");
-        assert!(said(ErrorCode::INVALID_PARAMS, &format!("{MISSING_META} x")).contains("`initialize`"));
-        assert_eq!(said(ErrorCode::INVALID_PARAMS, "other"), "other");
     }
 }

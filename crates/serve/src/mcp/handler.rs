@@ -1,27 +1,23 @@
-//! The MCP request handler.
+//! The requests of MCP: one `match` over the methods, for every transport and both protocols.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use rmcp::ServerHandler;
+use futures_util::FutureExt as _;
 use rmcp::model::{
-    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest, CustomResult, ErrorData,
-    Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CacheScope, DiscoverResult, ErrorCode, ErrorData, GetPromptResponse, Implementation,
+    InitializeRequestParams, InitializeResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
+    ProtocolVersion, ReadResourceResponse, RequestId, ServerCapabilities, ServerConfig, ServerResult,
+    SubscriptionFilter, SubscriptionsListenResult, Tool,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
 
-use crate::mcp::call::is_stateless;
+use crate::mcp::client_sink::ClientSink;
 use crate::mcp::error_messages::{invalid_params, method_not_found};
-use crate::mcp::inline_dispatch::StartedCalls;
-use crate::mcp::log_messages::LogLevelRequest;
-use crate::mcp::subscriptions::MAX_SUBSCRIBED;
+use crate::mcp::request::{HeldPermits, McpRequest, RequestContext, STATELESS, method};
+use crate::mcp::subscriptions::{MAX_SUBSCRIBED, Subscription};
 use crate::mcp::tool_list_watcher::ToolListWatcher;
-use crate::mcp::{CallerSource, ClientIdentity, McpConnection};
+use crate::mcp::{ClientIdentity, McpConnection, ToolResponse};
 use crate::service::Service;
 
 /// Tools per page of `tools/list`.
@@ -32,80 +28,53 @@ const INSTRUCTIONS: &str = "These tools read, search and change the files of one
 Paths are relative to the workspace or begin with a mount alias such as @project. Some calls are shown to a person first and wait for the answer; \
 a call that is refused will be refused again unless the person or the operator changes something.";
 
-/// The methods that are served, to distinguish an unknown method from invalid parameters.
-const SERVED_METHODS: &[&str] = &[
-    "initialize",
-    "ping",
-    "server/discover",
-    "tools/list",
-    "tools/call",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-    "prompts/list",
-    "prompts/get",
-    "subscriptions/listen",
-];
+/// The result of a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Of a call: written without another conversion.
+    Call(ToolResponse),
+    Other(Box<ServerResult>),
+}
 
-/// The methods that are served if there are servers behind the gate.
-const UPSTREAM_METHODS: &[&str] =
-    &["logging/setLevel", "resources/subscribe", "resources/unsubscribe", "completion/complete"];
+impl From<ServerResult> for Answer {
+    fn from(result: ServerResult) -> Self {
+        Self::Other(Box::new(result))
+    }
+}
+
+/// A request that was answered.
+pub(crate) struct AnsweredRequest {
+    pub(crate) id: RequestId,
+    /// Whether the stateless protocol applies, in which a result has a type.
+    pub(crate) is_stateless: bool,
+    pub(crate) result: Result<Answer, ErrorData>,
+    /// For as long as the response is not written.
+    pub(crate) held: HeldPermits,
+}
 
 /// Handles the requests of one connection or session.
 #[derive(Clone)]
-pub struct McpHandler {
+pub(crate) struct McpHandler {
     pub(crate) service: Arc<Service>,
     pub(crate) connection: Arc<McpConnection>,
-    pub(crate) started: StartedCalls,
-    caller: KnownIdentity,
-}
-
-/// The identity, if it is known before a request arrives.
-#[derive(Clone)]
-enum KnownIdentity {
-    Always(Box<ClientIdentity>),
-    PerRequest,
+    /// Reaches the client outside of any request.
+    pub(crate) background: ClientSink,
+    /// Whether callers share this server, so that limits per caller apply.
+    is_shared: bool,
 }
 
 impl McpHandler {
-    /// A handler for the clients of `who`.
-    #[must_use]
-    pub fn new(service: Arc<Service>, who: CallerSource) -> Self {
-        Self::with_connection(service, who, Arc::new(McpConnection::default()))
-    }
-
-    pub(crate) fn with_connection(
+    pub(crate) fn new(
         service: Arc<Service>,
-        who: CallerSource,
         connection: Arc<McpConnection>,
+        background: ClientSink,
+        is_shared: bool,
     ) -> Self {
-        let caller = match who {
-            CallerSource::Fixed(credential) => {
-                KnownIdentity::Always(Box::new(ClientIdentity::of(credential)))
-            }
-            CallerSource::PerRequest => KnownIdentity::PerRequest,
-        };
-        Self { service, connection, started: StartedCalls::default(), caller }
+        Self { service, connection, background, is_shared }
     }
 
-    pub(crate) fn identity(&self, extensions: &Extensions) -> Result<ClientIdentity, ErrorData> {
-        match &self.caller {
-            KnownIdentity::Always(visitor) => Ok(ClientIdentity::clone(visitor)),
-            KnownIdentity::PerRequest => ClientIdentity::in_request(extensions),
-        }
-    }
-
-    /// The identity of all requests on this connection, if it is fixed.
-    pub(crate) fn fixed_identity(&self) -> Option<&ClientIdentity> {
-        match &self.caller {
-            KnownIdentity::Always(visitor) => Some(visitor),
-            KnownIdentity::PerRequest => None,
-        }
-    }
-
-    /// Whether callers share this front end, so that limits per caller apply.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.caller, KnownIdentity::PerRequest)
+        self.is_shared
     }
 
     /// Whether servers behind the gate may have prompts. An envelope of a profile has no place for their messages.
@@ -117,17 +86,133 @@ impl McpHandler {
         let listed = self.service.lists.of(self.service.front(), visitor).await;
         listed.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
     }
-}
 
-// Large futures are boxed: rmcp moves a request's future several times, and its size is that of the largest method.
-impl ServerHandler for McpHandler {
-    fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+    /// Answers a request. A panic is a failure of this request alone.
+    pub(crate) async fn serve(self, request: McpRequest, context: RequestContext) -> AnsweredRequest {
+        let answering = AssertUnwindSafe(self.answer(request, &context)).catch_unwind();
+        let ended = |_| Err(ErrorData::internal_error("the request ended unexpectedly", None));
+        let result = answering.await.unwrap_or_else(ended);
+        let (is_stateless, held) = (context.is_stateless(), context.take_held());
+        AnsweredRequest { id: context.id, is_stateless, result, held }
+    }
+
+    /// Answers a request, in the shape of its protocol.
+    ///
+    /// # Errors
+    /// The response.
+    async fn answer(&self, request: McpRequest, context: &RequestContext) -> Result<Answer, ErrorData> {
+        context.check_version(&request)?;
+        let is_stateless = context.is_stateless();
+        match self.dispatch(request, context).await {
+            Ok(Answer::Other(mut result)) => {
+                match is_stateless {
+                    true => result.fill_missing_cache_hints(),
+                    false => result.strip_result_type_for_legacy_peer(),
+                }
+                Ok(Answer::Other(result))
+            }
+            Err(mut error) if is_stateless && error.code == ErrorCode::RESOURCE_NOT_FOUND => {
+                error.code = ErrorCode::INVALID_PARAMS;
+                Err(error)
+            }
+            answered => answered,
+        }
+    }
+
+    // The futures of rare methods are boxed: that of a request has the size of the largest.
+    async fn dispatch(&self, request: McpRequest, context: &RequestContext) -> Result<Answer, ErrorData> {
+        let visitor = &*context.identity;
+        let not_found = |named: &str| Err(method_not_found(named));
+        let (is_stateless, has_prompts) = (context.is_stateless(), self.has_prompts());
+        let has_upstream = self.service.upstream.is_some();
+        let result = match request {
+            McpRequest::CallTool(call) => return Box::pin(self.call(*call, context)).await,
+            McpRequest::Initialize(params) => ServerResult::InitializeResult(self.initialize(*params)),
+            McpRequest::Ping if is_stateless => return not_found(method::PING),
+            McpRequest::Ping => ServerResult::empty(()),
+            McpRequest::Discover => {
+                let known = ProtocolVersion::KNOWN_VERSIONS.to_vec();
+                ServerResult::DiscoverResult(DiscoverResult::from_server_info(known, self.info()))
+            }
+            McpRequest::ListTools(page) => {
+                ServerResult::ListToolsResult(Box::pin(self.list_tools(page, context)).await?)
+            }
+            McpRequest::ListResources(page) => {
+                let listed = Box::pin(self.resources(page.cursor, context, visitor)).await?;
+                ServerResult::ListResourcesResult(listed)
+            }
+            McpRequest::ListResourceTemplates => {
+                let listed = Box::pin(self.resource_templates(context, visitor)).await?;
+                ServerResult::ListResourceTemplatesResult(listed)
+            }
+            McpRequest::ReadResource(params) => {
+                let read: ReadResourceResponse = Box::pin(self.resource(*params, context, visitor)).await?;
+                ServerResult::from(read)
+            }
+            McpRequest::Listen(_) if !is_stateless => return not_found(method::LISTEN),
+            McpRequest::Listen(params) => ServerResult::SubscriptionsListenResult(
+                Box::pin(self.listen(&params.notifications, context)).await?,
+            ),
+            McpRequest::SetLevel(_) if is_stateless || !has_upstream => return not_found(method::SET_LEVEL),
+            McpRequest::SetLevel(level) => {
+                self.set_log_level(&level);
+                ServerResult::empty(())
+            }
+            McpRequest::Subscribe(_) if is_stateless || !has_upstream => return not_found(method::SUBSCRIBE),
+            McpRequest::Subscribe(params) => {
+                ServerResult::empty(Box::pin(self.subscribe_to(params.uri, context, visitor)).await?)
+            }
+            McpRequest::Unsubscribe(_) if is_stateless || !has_upstream => {
+                return not_found(method::UNSUBSCRIBE);
+            }
+            McpRequest::Unsubscribe(params) => {
+                self.unsubscribe_from(&params.uri);
+                ServerResult::empty(())
+            }
+            McpRequest::ListPrompts(_) if !has_prompts => return not_found(method::LIST_PROMPTS),
+            McpRequest::ListPrompts(page) => {
+                let listed = Box::pin(self.prompts(page.cursor, context, visitor)).await?;
+                ServerResult::ListPromptsResult(listed)
+            }
+            McpRequest::GetPrompt(_) if !has_prompts => return not_found(method::GET_PROMPT),
+            McpRequest::GetPrompt(params) => {
+                let prompt: GetPromptResponse = Box::pin(self.prompt(*params, context, visitor)).await?;
+                ServerResult::from(prompt)
+            }
+            McpRequest::Complete(_) if !has_prompts => return not_found(method::COMPLETE),
+            McpRequest::Complete(params) => {
+                let completed = Box::pin(self.completion(*params, context, visitor)).await?;
+                ServerResult::CompleteResult(completed)
+            }
+            McpRequest::Unreadable { method: named, params } => {
+                return Err(Box::pin(self.unreadable_params(named, params, context)).await);
+            }
+            McpRequest::Unknown(named) => return not_found(&named),
+        };
+        Ok(Answer::from(result))
+    }
+
+    /// Negotiates a session: the client's version, or the newest that has sessions.
+    fn initialize(&self, mut params: InitializeRequestParams) -> InitializeResult {
+        let known = ProtocolVersion::KNOWN_VERSIONS;
+        let has_session = |version: &ProtocolVersion| version.as_str() < STATELESS.as_str();
+        if !has_session(&params.protocol_version) || !known.contains(&params.protocol_version) {
+            let newest =
+                known.iter().filter(|version| has_session(version)).max_by_key(|version| version.as_str());
+            params.protocol_version = newest.cloned().unwrap_or_default();
+        }
+        let mut info = self.info();
+        info.protocol_version = params.protocol_version.clone();
+        self.connection.set_session(params);
+        info
+    }
+
+    fn info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
             .enable_resources()
             .build();
-        let mut capabilities = capabilities;
         if self.service.upstream.is_some()
             && let Some(resources) = &mut capabilities.resources
         {
@@ -148,77 +233,70 @@ impl ServerHandler for McpHandler {
 
     async fn list_tools(
         &self,
-        request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        request: PaginatedRequestParams,
+        context: &RequestContext,
     ) -> Result<ListToolsResult, ErrorData> {
-        let visitor = self.identity(&context.extensions)?;
-        let tools = Box::pin(self.tools(&visitor)).await?;
-        let cursor = request.and_then(|request| request.cursor);
-        if cursor.is_none() {
+        let tools = self.tools(&context.identity).await?;
+        if request.cursor.is_none() {
             self.connection.set_listed(&tools);
         }
-        let (tools, next) = page(&tools, cursor, PAGE_SIZE)?;
+        let (tools, next) = page(&tools, request.cursor, PAGE_SIZE)?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
-        (result.ttl_ms, result.cache_scope) = cache_hint(&context);
+        (result.ttl_ms, result.cache_scope) = cache_hint(context);
         Ok(result)
     }
 
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.call(request, context, visitor)).await
-    }
-
-    async fn list_resources(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.resources(request.and_then(|request| request.cursor), &context, &visitor)).await
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.resource_templates(&context, &visitor)).await
-    }
-
-    async fn read_resource(
-        &self,
-        request: ReadResourceRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.resource(request, &context, &visitor)).await
-    }
-
-    /// Session protocol: starts sending list notifications.
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(visitor) = self.identity(&context.extensions) else { return };
+    /// Session protocol: sends list notifications from now on.
+    pub(crate) async fn initialized(self, visitor: Arc<ClientIdentity>) {
         if !self.connection.mark_ready() {
             return;
         }
-        let listed = self.connection.listed();
-        let mut lookout = ToolListWatcher::new(Arc::clone(&self.service), visitor, listed).await;
-        let (closing, peer) = (self.connection.closing.clone(), context.peer);
-        tokio::spawn(async move {
-            while let Some(changes) = lookout.change(&closing).await {
-                if changes.notify(&peer).await.is_err() {
-                    break;
-                }
+        let (listed, closing) = (self.connection.listed(), self.connection.closing.clone());
+        let client = self.background;
+        // The task holds no connection, because that would keep it open.
+        let mut watcher = ToolListWatcher::new(self.service, ClientIdentity::clone(&visitor), listed).await;
+        drop(self.connection);
+        while let Some(changes) = watcher.change(&closing).await {
+            if changes.notify(&client).await.is_err() {
+                break;
             }
-        });
+        }
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    /// Stateless protocol: sends notifications until the client cancels the request or the connection ends.
+    async fn listen(
+        &self,
+        requested: &SubscriptionFilter,
+        context: &RequestContext,
+    ) -> Result<SubscriptionsListenResult, ErrorData> {
+        let info = self.info();
+        let accepted = requested.intersection(&self.served_subscriptions(requested));
+        let accepted = accepted.supported_by(&info.capabilities);
+        let subscription = Subscription { id: context.id.clone(), accepted, client: context.client.clone() };
+        let gone = |_| ErrorData::internal_error("the client is gone", None);
+        subscription.acknowledge().await.map_err(gone)?;
+        let visitor = ClientIdentity::clone(&context.identity);
+        let listed = self.connection.listed();
+        let mut watcher = Box::pin(ToolListWatcher::new(Arc::clone(&self.service), visitor, listed)).await;
+        let mut updates = Box::pin(self.serve_updates(&subscription, context));
+        loop {
+            let changes = tokio::select! {
+                () = context.cancelled.cancelled() => break,
+                () = &mut updates => break,
+                changed = watcher.change(&self.connection.closing) => match changed {
+                    Some(changes) => changes,
+                    None => break,
+                },
+            };
+            changes.notify_subscription(&subscription).await;
+        }
+        let mut result = SubscriptionsListenResult::complete(context.id.clone());
+        result.meta.set_server_info(info.server_info);
+        Ok(result)
+    }
+
+    fn served_subscriptions(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
         let mut filter = SubscriptionFilter::builder().tools_list_changed().build();
         if self.service.upstream.is_some() {
             filter.resources_list_changed = Some(true);
@@ -227,135 +305,42 @@ impl ServerHandler for McpHandler {
             filter.resource_subscriptions =
                 wanted.map(|uris| uris.iter().take(MAX_SUBSCRIBED).cloned().collect());
         }
-        Some(filter)
+        filter
     }
 
-    /// Stateless protocol: sends notifications while the subscription is open.
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let visitor = self.identity(&context.request_context().extensions)?;
-        let lookout =
-            ToolListWatcher::new(Arc::clone(&self.service), visitor.clone(), self.connection.listed());
-        let mut lookout = Box::pin(lookout).await;
-        let mut updates = Box::pin(self.serve_updates(&context, &visitor));
-        loop {
-            let changes = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = &mut updates => return Ok(()),
-                changed = lookout.change(&self.connection.closing) => match changed {
-                    Some(changes) => changes,
-                    None => return Ok(()),
-                },
-            };
-            changes.notify_subscription(&context).await;
-        }
-    }
-
-    async fn set_level(
+    /// Refuses a request whose parameters do not fit. A call is recorded.
+    async fn unreadable_params(
         &self,
-        request: LogLevelRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        if self.service.upstream.is_none() || is_stateless(&context) {
-            return Err(method_not_found("logging/setLevel"));
-        }
-        self.set_log_level(&request);
-        Ok(())
-    }
-
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        if self.service.upstream.is_none() || is_stateless(&context) {
-            return Err(method_not_found("resources/subscribe"));
-        }
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.subscribe_to(request.uri, &context, &visitor)).await
-    }
-
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        if self.service.upstream.is_none() || is_stateless(&context) {
-            return Err(method_not_found("resources/unsubscribe"));
-        }
-        self.unsubscribe_from(&request.uri);
-        Ok(())
-    }
-
-    async fn list_prompts(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, ErrorData> {
-        if !self.has_prompts() {
-            return Err(method_not_found(ListPromptsRequestMethod::VALUE));
-        }
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.prompts(request.and_then(|request| request.cursor), &context, &visitor)).await
-    }
-
-    async fn get_prompt(
-        &self,
-        request: GetPromptRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        if !self.has_prompts() {
-            return Err(method_not_found(GetPromptRequestMethod::VALUE));
-        }
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.prompt(request, &context, &visitor)).await
-    }
-
-    async fn complete(
-        &self,
-        request: CompleteRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, ErrorData> {
-        if !self.has_prompts() {
-            return Err(method_not_found(CompleteRequestMethod::VALUE));
-        }
-        let visitor = self.identity(&context.extensions)?;
-        Box::pin(self.completion(request, &context, &visitor)).await
-    }
-
-    /// rmcp also passes requests here whose parameters it could not deserialise.
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        let method = request.method.as_str();
-        // The stateless protocol has neither method, even if the parameters are valid.
-        let gone = is_stateless(&context) && matches!(method, "initialize" | "ping");
-        let is_of_prompts = !self.has_prompts() && method.starts_with("prompts/");
-        // The stateless protocol has subscriptions and log levels of single requests in place of the others.
-        let is_upstream = self.service.upstream.is_some()
-            && UPSTREAM_METHODS.contains(&method)
-            && (!is_stateless(&context) || method == CompleteRequestMethod::VALUE);
-        if gone || is_of_prompts || !(is_upstream || SERVED_METHODS.contains(&method)) {
-            return Err(method_not_found(method));
-        }
-        let field = |name| request.params.as_ref().and_then(|params| params.get(name)).cloned();
-        let (tool, arguments) = (field("name"), field("arguments"));
-        let error = invalid_params(method, request.params.clone());
-        match tool {
-            Some(Value::String(tool)) if method == CallToolRequestMethod::VALUE => {
-                let visitor = self.identity(&context.extensions)?;
-                let arguments = arguments.unwrap_or_default();
-                Err(Box::pin(self.unreadable(tool, arguments, error, &context, &visitor)).await)
+        named: &'static str,
+        params: Value,
+        context: &RequestContext,
+    ) -> ErrorData {
+        let is_served = match named {
+            method::LIST_PROMPTS | method::GET_PROMPT | method::COMPLETE => self.has_prompts(),
+            method::SET_LEVEL | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+                self.service.upstream.is_some() && !context.is_stateless()
             }
-            _ => Err(error),
+            method::LISTEN => context.is_stateless(),
+            method::INITIALIZE => !context.is_stateless(),
+            _ => true,
+        };
+        if !is_served {
+            return method_not_found(named);
+        }
+        let (tool, arguments) = (params.get("name").cloned(), params.get("arguments").cloned());
+        let error = invalid_params(named, params);
+        match tool {
+            Some(Value::String(tool)) if named == method::CALL_TOOL => {
+                self.unreadable(tool, arguments.unwrap_or_default(), error, context).await
+            }
+            _ => error,
         }
     }
 }
 
 /// Cache hints: private, and not to be cached at all. The session protocol has none.
-pub(crate) fn cache_hint(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
-    if is_stateless(context) { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
+pub(crate) fn cache_hint(context: &RequestContext) -> (Option<u64>, Option<CacheScope>) {
+    if context.is_stateless() { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
 }
 
 /// The items of one page, and the cursor of the next.

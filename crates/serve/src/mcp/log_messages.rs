@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequestParams};
-use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::Notify;
 use toolgate_gate::{LogMessage, LogSeverity, LogSink};
 
 use crate::mcp::McpHandler;
-use crate::mcp::call::is_stateless;
+use crate::mcp::client_sink::ClientSink;
+use crate::mcp::request::RequestContext;
 
 /// The parameters of `logging/setLevel`.
 pub(crate) type LogLevelRequest = SetLevelRequestParams;
@@ -50,28 +50,28 @@ impl LogNotifier {
     }
 
     /// Sends until the future is dropped.
-    pub(crate) async fn forward(&self, peer: &Peer<RoleServer>) {
+    pub(crate) async fn forward(&self, client: &ClientSink) {
         loop {
             self.changed.notified().await;
-            self.flush(peer).await;
+            self.flush(client).await;
         }
     }
 
     /// Sends what is buffered.
-    pub(crate) async fn flush(&self, peer: &Peer<RoleServer>) {
+    pub(crate) async fn flush(&self, client: &ClientSink) {
         loop {
             let next = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(said) = next else { return };
             // Fails only if the connection is closed; then the response is lost too.
-            let _ = peer.notify_logging_message(said).await;
+            let _ = client.notify_of("notifications/message", &said).await;
         }
     }
 }
 
 impl McpHandler {
     /// The level that a request wants log messages of; `None` if its client did not ask for any.
-    pub(crate) fn log_level(&self, context: &RequestContext<RoleServer>) -> Option<LogSeverity> {
-        match is_stateless(context) {
+    pub(crate) fn log_level(&self, context: &RequestContext) -> Option<LogSeverity> {
+        match context.is_stateless() {
             true => context.meta.log_level().map(from_wire),
             false => self.connection.log_level(),
         }

@@ -1,12 +1,14 @@
 //! The Model Context Protocol in front of the gate, independent of the transport.
 
+pub(crate) mod message;
+pub(crate) mod request;
+pub(crate) mod client_sink;
 mod client_identity;
 mod handler;
 mod error_messages;
 mod tool_lists;
 mod tool_list_watcher;
 mod call;
-mod inline_dispatch;
 mod concurrency;
 mod running_call;
 mod progress;
@@ -21,19 +23,16 @@ mod upstream;
 mod connection;
 mod response_memory;
 
-pub use client_identity::{CallerSource, ClientIdentity};
-pub use handler::McpHandler;
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
 pub use upstream::{HeldResource, UpstreamResource, UpstreamResources};
 
 pub(crate) use approval::{ParkedCalls, StateSealer};
-pub(crate) use client_identity::{AuthMethod, IdentityDigests};
+pub(crate) use client_identity::{AuthMethod, ClientIdentity, IdentityDigests};
 pub(crate) use concurrency::{KeyedSemaphore, PerCallerConcurrency};
-pub(crate) use connection::{McpConnection, PendingResponse, ResponseSlot};
-pub(crate) use error_messages::explain;
-pub(crate) use inline_dispatch::{FutureSlot, InlineDispatch};
-pub(crate) use response_memory::{BudgetPermit, BudgetSlot, MIN_BUDGETED_BYTES, ResponseMemoryBudget};
+pub(crate) use connection::McpConnection;
+pub(crate) use handler::{Answer, AnsweredRequest, McpHandler};
+pub(crate) use response_memory::ResponseMemoryBudget;
 pub(crate) use tool_lists::ToolLists;
 pub use tool_lists::listed_tools;
 pub(crate) use tool_response::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};

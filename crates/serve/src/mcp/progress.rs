@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use rmcp::service::{Peer, RoleServer};
 use tokio::time::Instant;
 use toolgate_gate::{Fraction, Progress};
 use toolgate_tools::{ProgressBuffer, ProgressChunk};
+
+use crate::mcp::client_sink::ClientSink;
 
 /// A silent call gets a heartbeat notification this often.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -34,7 +35,7 @@ impl ProgressNotifier {
     }
 
     /// Forwards until the future is dropped.
-    pub(crate) async fn forward(&self, peer: &Peer<RoleServer>, token: ProgressToken) {
+    pub(crate) async fn forward(&self, client: &ClientSink, token: ProgressToken) {
         let begun = Instant::now();
         let mut last: Option<Instant> = None;
         loop {
@@ -42,25 +43,25 @@ impl ProgressNotifier {
                 if let Some(last) = last {
                     tokio::time::sleep_until(last + ProgressBuffer::FORWARD_INTERVAL).await;
                 }
-                self.flush(peer, &token).await;
+                self.flush(client, &token).await;
             } else {
                 let message = format!("still running after {} s", begun.elapsed().as_secs());
-                self.send(peer, &token, message, None).await;
+                self.send(client, &token, message, None).await;
             }
             last = Some(Instant::now());
         }
     }
 
     /// Sends what is buffered.
-    pub(crate) async fn flush(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
+    pub(crate) async fn flush(&self, client: &ClientSink, token: &ProgressToken) {
         if let Some(ProgressChunk { text: words, fraction: share }) = self.buffer.take() {
-            self.send(peer, token, words, share).await;
+            self.send(client, token, words, share).await;
         }
     }
 
     async fn send(
         &self,
-        peer: &Peer<RoleServer>,
+        client: &ClientSink,
         token: &ProgressToken,
         message: String,
         share: Option<Fraction>,
@@ -73,7 +74,7 @@ impl ProgressNotifier {
         let mut told = ProgressNotificationParam::new(token.clone(), progress).with_message(message);
         told.total = share.and_then(|share| share.total);
         // Fails only if the connection is closed; then the response is lost too.
-        let _ = peer.notify_progress(told).await;
+        let _ = client.notify_of("notifications/progress", &told).await;
     }
 }
 

@@ -9,7 +9,6 @@ use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolgate_gate::ResourceRequest;
 use toolgate_tools::{CallResponse, FileTools};
@@ -19,6 +18,7 @@ use crate::mcp::call::{CallRequest, CallState};
 use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
 use crate::mcp::handler::cache_hint;
 use crate::mcp::outputs::OUTPUT_URI_PREFIX;
+use crate::mcp::request::RequestContext;
 use crate::mcp::resource_uris::{
     FILE_URI_PREFIX, FileCursor, file_resource, mime_type_of, path_of, strip_at,
 };
@@ -62,7 +62,7 @@ impl McpHandler {
 
     pub(crate) async fn resource_templates(
         &self,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates: Vec<ResourceTemplate> =
@@ -82,7 +82,7 @@ impl McpHandler {
     pub(crate) async fn resources(
         &self,
         cursor: Option<String>,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = match cursor {
@@ -116,7 +116,7 @@ impl McpHandler {
         find: &str,
         cursor: Option<FileCursor>,
         mut told: Vec<Resource>,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<(Option<FileCursor>, Vec<Resource>), ErrorData> {
         let is_before = |alias: &&String| cursor.as_ref().is_some_and(|cursor| cursor.alias != **alias);
@@ -142,7 +142,7 @@ impl McpHandler {
         alias: &str,
         after: Option<String>,
         most: usize,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<MountFiles, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
@@ -172,7 +172,7 @@ impl McpHandler {
     async fn stored_output(
         &self,
         uri: &str,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<Option<String>, ErrorData> {
         let bytes = self.service.outputs.bytes(visitor.binding, uri).unwrap_or_default();
@@ -181,14 +181,14 @@ impl McpHandler {
             ConcurrencyPermit::acquire(&self.connection, CallWeight::Large, self.cancelled(context)).await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
-        Self::release_with_response(context, &room);
+        context.hold_permit(&room);
         Ok(read.ok().flatten())
     }
 
     pub(crate) async fn resource(
         &self,
         request: ReadResourceRequestParams,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = request.uri.clone();
@@ -230,10 +230,7 @@ fn call_request(tool: &str, arguments: Value) -> CallRequest {
     }
 }
 
-pub(crate) fn contents_of(
-    contents: Vec<ResourceContents>,
-    context: &RequestContext<RoleServer>,
-) -> ReadResourceResponse {
+pub(crate) fn contents_of(contents: Vec<ResourceContents>, context: &RequestContext) -> ReadResourceResponse {
     let mut result = ReadResourceResult::new(contents);
     (result.ttl_ms, result.cache_scope) = cache_hint(context);
     result.into()

@@ -1,22 +1,21 @@
-//! The memory budget for long responses on transports of rmcp.
+//! The memory budget for long responses of a server that callers share.
 //!
-//! Such a transport accepts every response and buffers it until the client has read it, however long that takes. So a long response acquires memory
-//! first, from its caller's budget and from the global one, and holds it until it is written. The stdio transport limits calls instead, see
+//! A response is buffered until its client has read it, however long that takes. So a long one acquires memory first, from its caller's budget and from
+//! the global one, and holds it until it is written. A connection that one client has to itself is bounded by the permits of its calls, see
 //! [`ConcurrencyPermit`](super::connection::ConcurrencyPermit).
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::request::Parts;
 use rmcp::model::ErrorData;
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use toolgate_types::ErrorCode;
 
 use crate::mcp::concurrency::KeyedSemaphore;
+use crate::mcp::request::RequestContext;
 use crate::mcp::{ClientIdentity, McpHandler};
 
 /// Shorter responses need no budget: their number is limited by that of connections.
@@ -83,44 +82,25 @@ impl ResponseMemoryBudget {
     }
 }
 
-/// Part of a request. Holds the permit of its response until the transport takes it while writing; otherwise the permit is dropped with the slot.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BudgetSlot(Arc<Mutex<Option<BudgetPermit>>>);
-
-impl BudgetSlot {
-    fn put(&self, postage: BudgetPermit) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(postage);
-    }
-
-    /// Takes the permit, to attach it to the response's bytes.
-    pub(crate) fn take(&self) -> Option<BudgetPermit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl McpHandler {
     /// Waits for budget for a response of this many bytes. A cancelled call needs none.
     pub(crate) async fn acquire_response_memory(
         &self,
         bytes: usize,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<(), ErrorData> {
-        if bytes < MIN_BUDGETED_BYTES {
+        if bytes < MIN_BUDGETED_BYTES || !self.is_shared() {
             return Ok(());
         }
-        let parts = context.extensions.get::<Parts>();
-        let Some(envelope) = parts.and_then(|parts| parts.extensions.get::<BudgetSlot>()) else {
-            return Ok(());
-        };
         let taken = tokio::select! {
             biased;
             taken = tokio::time::timeout(BUDGET_TIMEOUT, self.service.response_memory.acquire(visitor.owner, bytes)) => taken,
             () = self.cancelled(context) => return Ok(()),
         };
         match taken {
-            Ok(Some(postage)) => {
-                envelope.put(postage);
+            Ok(Some(memory)) => {
+                context.hold_memory(memory);
                 Ok(())
             }
             _ => Err(budget_exhausted()),
@@ -167,23 +147,5 @@ mod tests {
         assert!(longest.is_some());
         drop((second, longest));
         assert_eq!(outbox.all.available_permits(), MAX_UNITS);
-    }
-
-    #[tokio::test]
-    async fn what_is_put_into_an_envelope_goes_with_all_who_have_it() {
-        let outbox = ResponseMemoryBudget::default();
-        for is_taken in [false, true] {
-            let of_task = BudgetSlot::default();
-            let of_wire = of_task.clone();
-            of_task.put(outbox.acquire([1; 32], MIN_BUDGETED_BYTES).await.unwrap());
-            drop(of_task);
-            let held = Some(&of_wire).filter(|_| is_taken).and_then(BudgetSlot::take);
-            assert_eq!(held.is_some(), is_taken);
-            assert!(outbox.all.available_permits() < MAX_UNITS, "taken by the wire: {is_taken}");
-            drop(of_wire);
-            assert_eq!(outbox.all.available_permits() < MAX_UNITS, is_taken, "it goes with the bytes");
-            drop(held);
-            assert_eq!(outbox.all.available_permits(), MAX_UNITS);
-        }
     }
 }

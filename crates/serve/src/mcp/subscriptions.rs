@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam};
-use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
-use serde_json::json;
+use rmcp::model::{ErrorData, RequestId, SubscriptionFilter};
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::Surface;
 
 use crate::mcp::call::CallState;
+use crate::mcp::client_sink::{ClientGone, ClientSink};
+use crate::mcp::request::RequestContext;
 use crate::mcp::upstream::{HeldResource, call_error, request_of};
-use crate::mcp::{CallerSource, ClientIdentity, McpConnection, McpHandler};
+use crate::mcp::{ClientIdentity, McpConnection, McpHandler};
 use crate::service::Service;
 
 /// The most resources that one client is subscribed to.
@@ -33,6 +34,39 @@ pub(crate) struct SubscribedResources {
     held: BTreeMap<String, HeldResource>,
     /// Whether a task forwards updates.
     is_forwarding: bool,
+}
+
+const UPDATED: &str = "notifications/resources/updated";
+
+/// The key in the `_meta` of a notification that names its subscription.
+const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Stateless protocol: the stream of one `subscriptions/listen` request.
+pub(crate) struct Subscription {
+    pub(crate) id: RequestId,
+    pub(crate) accepted: SubscriptionFilter,
+    pub(crate) client: ClientSink,
+}
+
+impl Subscription {
+    /// Sends a notification that names the subscription.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(crate) async fn notify(&self, method: &'static str, mut params: Value) -> Result<(), ClientGone> {
+        if let Some(fields) = params.as_object_mut() {
+            fields.insert("_meta".to_owned(), json!({SUBSCRIPTION_ID: self.id}));
+        }
+        self.client.notify(method, Some(params)).await
+    }
+
+    /// Says what was accepted, before anything else is sent.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(crate) async fn acknowledge(&self) -> Result<(), ClientGone> {
+        self.notify("notifications/subscriptions/acknowledged", json!({"notifications": self.accepted})).await
+    }
 }
 
 /// Updates of resources, coalesced.
@@ -83,7 +117,7 @@ impl McpHandler {
     pub(crate) async fn subscribe_to(
         &self,
         uri: String,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<(), ErrorData> {
         if self.subscribed(|subscribed| subscribed.held.len() >= MAX_SUBSCRIBED) {
@@ -102,7 +136,8 @@ impl McpHandler {
                 connection: Arc::downgrade(&self.connection),
                 closing: self.connection.closing.clone(),
             };
-            tokio::spawn(Self::forward_updates(source, updates, context.peer.clone(), visitor.clone()));
+            let (client, is_shared) = (self.background.clone(), self.is_shared());
+            tokio::spawn(Self::forward_updates(source, updates, client, is_shared, visitor.clone()));
         }
         Ok(())
     }
@@ -121,7 +156,7 @@ impl McpHandler {
         &self,
         uri: &str,
         may_ask: bool,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<HeldResource, ErrorData> {
         let data = || Some(json!({"uri": uri}));
@@ -161,7 +196,8 @@ impl McpHandler {
     async fn forward_updates(
         source: ForwardSource,
         mut updates: CoalescedUpdates,
-        peer: Peer<RoleServer>,
+        client: ClientSink,
+        is_shared: bool,
         visitor: ClientIdentity,
     ) {
         loop {
@@ -172,12 +208,10 @@ impl McpHandler {
                 () = source.service.ending().cancelled() => None,
             };
             let (Some(changed), Some(connection)) = (changed, source.connection.upgrade()) else { return };
-            let who = CallerSource::Fixed(visitor.credential.clone());
-            let handler = Self::with_connection(Arc::clone(&source.service), who, connection);
+            let handler = Self::new(Arc::clone(&source.service), connection, client.clone(), is_shared);
             for uri in changed {
                 let may_read = matches!(handler.reader_of(&uri, &visitor).await, Ok(Some(_)));
-                let update = ResourceUpdatedNotificationParam::new(uri);
-                if may_read && peer.notify_resource_updated(update).await.is_err() {
+                if may_read && client.notify(UPDATED, Some(json!({"uri": uri}))).await.is_err() {
                     return;
                 }
             }
@@ -185,22 +219,23 @@ impl McpHandler {
     }
 
     /// Stateless protocol: forwards updates while a subscription is open. Resources that the caller may not subscribe to are left out.
-    pub(crate) async fn serve_updates(&self, context: &SubscriptionContext, visitor: &ClientIdentity) {
-        let wanted = context.accepted().resource_subscriptions.clone().unwrap_or_default();
+    pub(crate) async fn serve_updates(&self, subscription: &Subscription, context: &RequestContext) {
+        let visitor = &*context.identity;
+        let wanted = subscription.accepted.resource_subscriptions.clone().unwrap_or_default();
         let Some(upstream) = self.service.upstream.as_ref().filter(|_| !wanted.is_empty()) else {
             return std::future::pending().await;
         };
         let mut updates = CoalescedUpdates(upstream.updates());
         let mut held: BTreeMap<String, HeldResource> = BTreeMap::new();
         for uri in wanted.into_iter().take(MAX_SUBSCRIBED) {
-            if let Ok(guard) = self.hold(&uri, false, context.request_context(), visitor).await {
+            if let Ok(guard) = self.hold(&uri, false, context, visitor).await {
                 held.insert(uri, guard);
             }
         }
         while let Some(changed) = updates.next(|| held.keys().cloned().collect()).await {
             for uri in changed {
                 if let Ok(Some(_)) = self.reader_of(&uri, visitor).await {
-                    let _ = context.sink().notify_resource_updated(uri).await;
+                    let _ = subscription.notify(UPDATED, json!({"uri": uri})).await;
                 }
             }
         }

@@ -6,13 +6,19 @@
 use std::sync::Arc;
 
 use rmcp::model::Tool;
-use rmcp::service::{Peer, RoleServer, ServiceError, SubscriptionContext};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::ClientIdentity;
+use crate::mcp::client_sink::{ClientGone, ClientSink};
+use crate::mcp::subscriptions::Subscription;
 use crate::mcp::upstream::surface_digests;
 use crate::service::Service;
+
+const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 
 /// Which lists of a client changed.
 #[derive(Clone, Copy, Debug)]
@@ -24,31 +30,32 @@ pub(crate) struct ListChanges {
 
 impl ListChanges {
     /// Session protocol: notifies the client.
-    pub(crate) async fn notify(self, peer: &Peer<RoleServer>) -> Result<(), ServiceError> {
+    pub(crate) async fn notify(self, client: &ClientSink) -> Result<(), ClientGone> {
         if self.tools {
-            peer.notify_tool_list_changed().await?;
+            client.notify(TOOLS_CHANGED, None).await?;
         }
         if self.prompts {
-            peer.notify_prompt_list_changed().await?;
+            client.notify(PROMPTS_CHANGED, None).await?;
         }
         if self.resources {
-            peer.notify_resource_list_changed().await?;
+            client.notify(RESOURCES_CHANGED, None).await?;
         }
         Ok(())
     }
 
     /// Stateless protocol: notifies of what the subscription is about.
-    pub(crate) async fn notify_subscription(self, context: &SubscriptionContext) {
-        let (accepted, sink) = (context.accepted(), context.sink());
-        // A notification fails only if the subscription is over.
-        if self.tools && accepted.tools_list_changed == Some(true) {
-            let _ = sink.notify_tool_list_changed().await;
-        }
-        if self.prompts && accepted.prompts_list_changed == Some(true) {
-            let _ = sink.notify_prompt_list_changed().await;
-        }
-        if self.resources && accepted.resources_list_changed == Some(true) {
-            let _ = sink.notify_resource_list_changed().await;
+    pub(crate) async fn notify_subscription(self, subscription: &Subscription) {
+        let accepted = &subscription.accepted;
+        let changes = [
+            (self.tools, accepted.tools_list_changed, TOOLS_CHANGED),
+            (self.prompts, accepted.prompts_list_changed, PROMPTS_CHANGED),
+            (self.resources, accepted.resources_list_changed, RESOURCES_CHANGED),
+        ];
+        for (changed, accepted, method) in changes {
+            if changed && accepted == Some(true) {
+                // Fails only if the subscription is over.
+                let _ = subscription.notify(method, json!({})).await;
+            }
         }
     }
 }

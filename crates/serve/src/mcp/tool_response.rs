@@ -1,6 +1,8 @@
 //! The response for a finished call.
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
+#[cfg(test)]
+use rmcp::model::{CallToolResult, MetaObject};
+use rmcp::model::{ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
 use toolgate_gate::{ToolSchema, ToolSpec};
 use toolgate_tools::{CallResponse, ModelAnswer, NOTICE};
@@ -129,7 +131,8 @@ fn error_meta(mut structured: Value) -> Value {
     }
 }
 
-/// For transports of rmcp.
+/// The reference for what is written.
+#[cfg(test)]
 impl From<ToolResponse> for CallToolResult {
     fn from(answered: ToolResponse) -> Self {
         let ToolResponse { text, more, outcome: ended } = answered;
@@ -147,6 +150,7 @@ impl From<ToolResponse> for CallToolResult {
     }
 }
 
+#[cfg(test)]
 impl StructuredContent {
     fn into_value(self, text: &str) -> Value {
         match self {

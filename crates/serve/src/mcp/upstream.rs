@@ -10,7 +10,6 @@ use rmcp::model::{
     GetPromptResult, ListPromptsResult, Prompt, PromptArgument, ReadResourceRequestParams,
     ReadResourceResponse, Reference, Resource, ResourceContents, ResourceTemplate,
 };
-use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use toolgate_gate::{Surface, Tool, ToolSpec};
@@ -19,6 +18,7 @@ use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure};
 
 use crate::mcp::call::{CallRequest, CallState};
 use crate::mcp::handler::{cache_hint, page};
+use crate::mcp::request::RequestContext;
 use crate::mcp::{ClientIdentity, McpHandler};
 use crate::service::Service;
 
@@ -118,7 +118,7 @@ impl McpHandler {
     pub(crate) async fn upstream_resource(
         &self,
         request: &ReadResourceRequestParams,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Option<Result<ReadResourceResponse, ErrorData>> {
         let tool = self.service.upstream.as_ref()?.reader(&request.uri)?;
@@ -137,7 +137,7 @@ impl McpHandler {
     pub(crate) async fn prompts(
         &self,
         cursor: Option<String>,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<ListPromptsResult, ErrorData> {
         let tools = self.surfaced(visitor, Surface::Prompt).await?;
@@ -153,7 +153,7 @@ impl McpHandler {
     pub(crate) async fn completion(
         &self,
         request: CompleteRequestParams,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<CompleteResult, ErrorData> {
         let (prefix, mut arguments) = self.completed(&request.r#ref, visitor).await?;
@@ -215,7 +215,7 @@ impl McpHandler {
     pub(crate) async fn prompt(
         &self,
         request: GetPromptRequestParams,
-        context: &RequestContext<RoleServer>,
+        context: &RequestContext,
         visitor: &ClientIdentity,
     ) -> Result<GetPromptResponse, ErrorData> {
         let tools = self.surfaced(visitor, Surface::Prompt).await?;

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use rmcp::model::RequestId;
-
-use crate::mcp::ResponseSlot;
+use tokio_util::sync::CancellationToken;
 
 /// Maximum requests in flight; more are rejected.
 const MAX_UNANSWERED: usize = 1024;
@@ -15,7 +14,7 @@ const MAX_CANCELLED_IDS: usize = 1024;
 /// The requests of one client.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
-    unanswered: HashMap<RequestId, ResponseSlot>,
+    unanswered: HashMap<RequestId, CancellationToken>,
     cancelled: HashSet<RequestId>,
     /// The same ids, oldest first.
     order: VecDeque<RequestId>,
@@ -31,16 +30,12 @@ pub(super) enum RejectReason {
 }
 
 impl InFlightRequests {
-    /// Registers a request. The id of a cancelled request is not accepted again, because its call may still be
-    /// running.
-    pub(super) fn open(&mut self, id: &RequestId) -> Result<ResponseSlot, RejectReason> {
-        self.check(id)?;
-        let tray = ResponseSlot::default();
-        self.unanswered.insert(id.clone(), tray.clone());
-        Ok(tray)
+    /// Registers a request that was checked.
+    pub(super) fn open(&mut self, id: RequestId, cancelled: CancellationToken) {
+        self.unanswered.insert(id, cancelled);
     }
 
-    /// Whether a request with this id would be accepted.
+    /// Whether a request with this id is accepted. That of a cancelled request is not, because its call may still be running.
     pub(super) fn check(&self, id: &RequestId) -> Result<(), RejectReason> {
         if self.unanswered.contains_key(id) || self.cancelled.contains(id) {
             return Err(RejectReason::DuplicateId);
@@ -53,7 +48,9 @@ impl InFlightRequests {
 
     /// Cancels a request: it will get no response.
     pub(super) fn cancel(&mut self, id: &RequestId) {
-        if self.unanswered.remove(id).is_none() || !self.cancelled.insert(id.clone()) {
+        let Some(cancelled) = self.unanswered.remove(id) else { return };
+        cancelled.cancel();
+        if !self.cancelled.insert(id.clone()) {
             return;
         }
         self.order.push_back(id.clone());
@@ -64,9 +61,9 @@ impl InFlightRequests {
         }
     }
 
-    /// Removes a request whose response is being sent, and returns its slot.
-    pub(super) fn close(&mut self, id: &RequestId) -> Option<ResponseSlot> {
-        self.unanswered.remove(id)
+    /// Removes a request whose response is being sent. Returns whether the client still waits for it.
+    pub(super) fn close(&mut self, id: &RequestId) -> bool {
+        self.unanswered.remove(id).is_some()
     }
 
     /// Whether no request is in flight.
@@ -83,32 +80,40 @@ mod tests {
         RequestId::Number(number)
     }
 
+    fn open(account: &mut InFlightRequests, id: &RequestId) -> Option<RejectReason> {
+        let refused = account.check(id).err();
+        if refused.is_none() {
+            account.open(id.clone(), CancellationToken::new());
+        }
+        refused
+    }
+
     #[test]
     fn an_id_stands_for_one_request_at_a_time() {
         let mut account = InFlightRequests::default();
-        assert_eq!(account.open(&id(1)).err(), None);
-        assert_eq!(account.open(&id(1)).err(), Some(RejectReason::DuplicateId));
+        assert_eq!(open(&mut account, &id(1)), None);
+        assert_eq!(open(&mut account, &id(1)), Some(RejectReason::DuplicateId));
         account.close(&id(1));
-        assert_eq!(account.open(&id(1)).err(), None, "it was answered");
+        assert_eq!(open(&mut account, &id(1)), None, "it was answered");
         account.cancel(&id(1));
         assert!(account.is_settled());
-        assert_eq!(account.open(&id(1)).err(), Some(RejectReason::DuplicateId), "it may still be under way");
+        assert_eq!(open(&mut account, &id(1)), Some(RejectReason::DuplicateId), "it may still be under way");
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut account = InFlightRequests::default();
         for number in 0..10_000 {
-            assert_eq!(account.open(&id(number)).err(), None);
+            assert_eq!(open(&mut account, &id(number)), None);
             account.cancel(&id(number));
             account.cancel(&id(-number));
         }
         assert_eq!((account.cancelled.len(), account.order.len()), (MAX_CANCELLED_IDS, MAX_CANCELLED_IDS));
         for number in 10_000..10_000 + MAX_UNANSWERED as i64 {
-            assert_eq!(account.open(&id(number)).err(), None);
+            assert_eq!(open(&mut account, &id(number)), None);
         }
-        assert_eq!(account.open(&id(-1)).err(), Some(RejectReason::TooMany));
+        assert_eq!(open(&mut account, &id(-1)), Some(RejectReason::TooMany));
         account.close(&id(10_000));
-        assert_eq!(account.open(&id(-1)).err(), None);
+        assert_eq!(open(&mut account, &id(-1)), None);
     }
 }

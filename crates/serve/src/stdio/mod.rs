@@ -1,33 +1,28 @@
 //! MCP over two descriptors, one message per line.
 //!
-//! All reading and writing happens inside the transport's `receive`, so that one thread does everything and a call needs no hop between threads.
-//! Output that the client does not read is buffered up to a limit; above it, no further input is read (backpressure).
+//! One loop reads, answers and writes, so that a call needs no hop between threads. Output that the client does not read is buffered up to a limit; above it, no further input is read (backpressure).
 
 mod in_flight;
 mod descriptor;
 mod lines;
-mod message;
 mod output;
-mod fast_parse;
-mod response_writer;
-mod transport;
+mod connection;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rmcp::ServiceExt as _;
-use rmcp::service::ServerInitializeError;
+use rmcp::model::ServerJsonRpcMessage;
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::Credential;
 
 use crate::error::ServeError;
-use crate::mcp::{CallerSource, McpConnection, McpHandler};
+use crate::mcp::client_sink::ClientSink;
+use crate::mcp::message::{InvalidMessage, decode, too_long};
+use crate::mcp::request::ReceivedMessage;
+use crate::mcp::{ClientIdentity, McpConnection, McpHandler};
 use crate::service::Service;
+use crate::stdio::connection::StdioConnection;
 use crate::stdio::lines::{InputLine, InputLines};
-use crate::stdio::message::{decode, too_long};
-use crate::stdio::transport::StdioTransport;
-
-pub(crate) use crate::stdio::fast_parse::SimpleToolCall;
 
 /// Maximum line length in `refusals`.
 const MAX_TRIED_LINE_BYTES: usize = 4096;
@@ -38,7 +33,7 @@ const MAX_TRIED_LINE_BYTES: usize = 4096;
 /// a record.
 ///
 /// # Errors
-/// A descriptor cannot be used, or the client did not speak MCP.
+/// A descriptor cannot be used.
 pub async fn serve_stdio(
     service: Arc<Service>,
     credential: Credential,
@@ -47,30 +42,22 @@ pub async fn serve_stdio(
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let connection = Arc::new(McpConnection::default());
-    let handler =
-        McpHandler::with_connection(Arc::clone(&service), CallerSource::Fixed(credential), connection);
-    let wire = StdioTransport::open(input, output, handler.clone(), shutdown.clone())?;
-    let serving = async {
-        match handler.serve(wire).await {
-            // A client that disconnects before its first request is no failure.
-            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-            Ok(running) => {
-                running.waiting().await.map(|_| ()).map_err(|error| ServeError::NoSession(error.to_string()))
-            }
-        }
-    };
+    let (client, messages) = ClientSink::new(Arc::clone(&connection.requests));
+    let handler = McpHandler::new(Arc::clone(&service), connection, client, false);
+    let identity = ClientIdentity::of(credential);
+    let connection = StdioConnection::open((input, output), handler, identity, messages, shutdown.clone())?;
+    let serving = connection.run();
     tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = &mut serving => ended,
+    tokio::select! {
+        () = &mut serving => {}
         () = shutdown.cancelled() => {
             service.end();
-            serving.await
+            serving.await;
         }
-    };
-    // Cancelled calls get no response, but must still run to their end.
+    }
+    // Calls that were parked must still run to their end.
     service.wait_until_idle().await;
-    ended
+    Ok(())
 }
 
 /// The error responses for input in these chunks, as far as the transport gives them by itself. For fuzzing.
@@ -81,9 +68,13 @@ pub fn refusals(pieces: &[&[u8]]) -> Vec<String> {
     let mut answers = Vec::new();
     let mut take = |line: InputLine<'_>| {
         let refused = match line {
-            InputLine::Whole(line) => decode(line).refused(),
-            InputLine::TooLong => Some(too_long(MAX_TRIED_LINE_BYTES)),
+            InputLine::Whole(line) => match decode(line).map(ReceivedMessage::from) {
+                Err(InvalidMessage::Refused(error, id)) => Some((error, id)),
+                Err(InvalidMessage::Dropped) | Ok(_) => None,
+            },
+            InputLine::TooLong => Some((too_long(MAX_TRIED_LINE_BYTES), None)),
         };
+        let refused = refused.map(|(error, id)| ServerJsonRpcMessage::error(error, id));
         answers.extend(refused.and_then(|answer| serde_json::to_string(&answer).ok()));
     };
     for piece in pieces {

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::response_writer::ChunkedSink;
 use crate::stdio::descriptor::Descriptor;
-use crate::stdio::response_writer::ChunkedSink;
 
 /// While a message is serialised, output is flushed whenever this much is buffered.
 const FLUSH_BYTES: usize = 64 * 1024;
@@ -81,6 +81,7 @@ impl OutputBuffer {
     /// Writes as much as the descriptor takes.
     pub(super) fn flush(&mut self) -> FlushState {
         if self.broken {
+            self.release();
             return FlushState::Broken;
         }
         let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);

@@ -18,6 +18,13 @@ fn whatever_is_not_a_message_is_answered_with_what_is_wrong() {
         (deep.as_bytes(), Some((-32700, Value::Null))),
         (b"[]", Some((-32600, Value::Null))),
         (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", Some((-32600, Value::Null))),
+        // Values in the order of the fields are no object.
+        (b"[\"2.0\",1,\"tools/list\"]", Some((-32600, Value::Null))),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":82,\"method\":\"tools/call\",\"params\":[null,\"read_file\",{\"path\":\"a.txt\"}]}",
+            Some((-32602, json!(82))),
+        ),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":83,\"method\":\"ping\",\"params\":[]}", Some((-32602, json!(83)))),
         (b"1", Some((-32600, Value::Null))),
         (b"null", Some((-32600, Value::Null))),
         (b"\"text\"", Some((-32600, Value::Null))),
@@ -85,6 +92,28 @@ fn a_message_may_come_in_pieces_and_many_at_once() {
     let (rest, ended) = client.close();
     assert_eq!(rest, [json!({"jsonrpc": "2.0", "id": 3001, "result": {}})]);
     ended.unwrap();
+}
+
+#[test]
+fn a_whole_session_may_be_sent_before_anything_is_read() {
+    let world = World::new();
+    let mut client = world.silent();
+    let client_info = json!({"name": "test", "version": "1"});
+    let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info});
+    let read = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": read}),
+    ];
+    client.write(lines.map(|line| format!("{line}\n")).concat().as_bytes());
+    let (answers, ended) = client.close();
+    ended.unwrap();
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(ids, [1, 2, 3], "{answers:?}");
+    assert!(answers.iter().all(|answer| answer.get("error").is_none()), "{answers:?}");
+    assert_eq!(world.records().len(), 1);
 }
 
 #[test]

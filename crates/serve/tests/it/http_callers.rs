@@ -286,3 +286,72 @@ fn that_a_tool_is_suspended_is_told_to_those_who_could_use_it() {
     assert!(told(WRITES));
     assert!(!told(READS));
 }
+
+/// Reads a stream up to some text.
+fn read_until(stream: &mut TcpStream, text: &str) -> String {
+    let mut read = Vec::new();
+    let mut buffer = [0; 1024];
+    while !String::from_utf8_lossy(&read).contains(text) {
+        let count = stream.read(&mut buffer).unwrap();
+        assert_ne!(count, 0, "{}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8(read).unwrap()
+}
+
+#[test]
+fn a_long_call_of_a_session_begins_a_stream_that_another_connection_can_resume() {
+    let (plan, seen, let_go) = waiting();
+    let world = plan.start();
+    let alice = token("alice", READS);
+    let name = begin(&world, &alice);
+    let within = |sent: Sent| sent.bearing(&alice).with("Mcp-Session-Id", &name);
+    let mut lost: TcpStream = world.connect();
+    lost.write_all(within(post(&wait(1))).render(world.address).as_bytes()).unwrap();
+    assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "alice");
+    // Headers and the id of the stream come while the call runs.
+    let told = read_until(&mut lost, "data:\n");
+    let id = told.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    assert!(told.contains("text/event-stream") && told.contains("retry: "), "{told}");
+    // The old connection still looks open.
+    let mut resumed = Line::new(&world);
+    let again = within(get("/mcp")).with("Accept", "text/event-stream").with("Last-Event-ID", &id);
+    resumed.send(&again, world.address);
+    let_go.add_permits(1);
+    let got = resumed.answer().unwrap();
+    assert_eq!(got.message()["id"], json!(1), "{got:?}");
+    assert_eq!(world.records().len(), 1);
+}
+
+#[test]
+fn a_request_that_was_cancelled_in_a_session_gets_no_response() {
+    let (plan, seen, _let_go) = waiting();
+    let world = plan.start();
+    let alice = token("alice", READS);
+    let name = begin(&world, &alice);
+    let within = |sent: Sent| sent.bearing(&alice).with("Mcp-Session-Id", &name);
+    let mut line = Line::new(&world);
+    line.send(&within(post(&wait(1))), world.address);
+    assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "alice");
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    assert_eq!(world.send(&within(post(&cancel))).status, 202);
+    let got = line.answer().unwrap();
+    assert!(!got.body.contains("jsonrpc"), "{got:?}");
+    assert_eq!(world.records()[0].denial.as_ref().unwrap().code, ErrorCode::Cancelled);
+}
+
+#[test]
+fn a_client_that_gives_all_requests_one_id_gets_each_response() {
+    let (plan, seen, let_go) = waiting();
+    let world = plan.start();
+    let alice = token("alice", READS);
+    let name = begin(&world, &alice);
+    let within = |sent: Sent| sent.bearing(&alice).with("Mcp-Session-Id", &name);
+    let mut line = Line::new(&world);
+    line.send(&within(post(&wait(1))), world.address);
+    assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "alice");
+    let read = world.send(&within(post(&read_file(1)))).message();
+    assert_eq!(read["result"]["content"][0]["text"], json!("hello\n"));
+    let_go.add_permits(1);
+    assert_eq!(line.answer().unwrap().message()["result"]["isError"], json!(false));
+}

@@ -23,6 +23,6 @@ mod framing;
 mod stdio_session;
 mod output_schemas;
 mod approvals;
-mod inline_dispatch;
+mod concurrent_calls;
 mod resources;
 mod resource_limits;

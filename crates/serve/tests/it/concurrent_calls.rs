@@ -1,4 +1,4 @@
-//! Inline dispatch, compared with the regular path.
+//! Several requests of one client at a time, and those that are answered where they are read.
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
@@ -17,63 +17,6 @@ fn world() -> World {
     std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
     std::os::unix::fs::symlink("/etc/hostname", world.workspace.join("outside")).unwrap();
     world
-}
-
-fn calls() -> Vec<(&'static str, Value)> {
-    vec![
-        ("read_file", json!({"path": "a.txt"})),
-        ("read_file", json!({"path": "lines.txt"})),
-        ("read_file", json!({"path": "lines.txt", "start_line": 2, "end_line": 2.0})),
-        ("read_file", json!({"path": "lines.txt", "start_line": 9})),
-        ("read_file", json!({"path": "long.txt"})),
-        ("read_file", json!({"path": "huge.txt"})),
-        ("read_file", json!({"path": "binary"})),
-        ("read_file", json!({"path": "empty"})),
-        ("read_file", json!({"path": "missing"})),
-        ("read_file", json!({"path": ".env"})),
-        ("read_file", json!({"path": "outside"})),
-        ("read_file", json!({"path": "../../etc/passwd"})),
-        ("read_file", json!({"path": 7})),
-        ("read_file", json!({"pfad": "a.txt"})),
-        ("read_file", json!({})),
-        ("list_directory", json!({"path": "."})),
-        ("search_files", json!({"pattern": "two"})),
-        ("reed_file", json!({"path": "a.txt"})),
-    ]
-}
-
-/// The same request with `_meta`, which takes the regular path.
-fn roundabout(id: i64, tool: &str, arguments: &Value) -> Value {
-    let params = json!({"name": tool, "arguments": arguments, "_meta": {"note": 1}});
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-}
-
-#[test]
-fn answers_and_records_are_the_same_either_way() {
-    let world = world();
-    let mut client = world.client(Era::Older);
-    for (number, (tool, arguments)) in calls().into_iter().enumerate() {
-        let at_once = client.call(tool, arguments.clone());
-        let id = 1000 + number as i64;
-        client.send(&roundabout(id, tool, &arguments));
-        let usual = client.answer(id);
-        assert_eq!(at_once, usual["result"], "{tool} {arguments}");
-    }
-    drop(client);
-    let records = world.records();
-    assert_eq!(records.len(), 2 * calls().len());
-    for pair in records.chunks(2) {
-        let facts = |record: &toolgate_audit::Record| {
-            let mut facts = serde_json::to_value(record).unwrap();
-            let told = facts.as_object_mut().unwrap();
-            for own in ["seq", "prev", "hash", "timestamp", "traceId", "duration"] {
-                told.remove(own);
-            }
-            told["request"].as_object_mut().unwrap().remove("clientCallId");
-            facts
-        };
-        assert_eq!(facts(&pair[0]), facts(&pair[1]));
-    }
 }
 
 #[test]
@@ -111,7 +54,7 @@ fn many_calls_at_once_are_each_answered_and_recorded_once() {
 }
 
 #[test]
-fn an_id_that_stands_for_another_request_is_refused_here_too() {
+fn an_id_that_stands_for_another_request_is_refused() {
     let world = world();
     let mut client = world.client(Era::Older);
     let write =
@@ -131,7 +74,7 @@ fn read_a(id: i64) -> Value {
 }
 
 #[test]
-fn whoever_is_asked_about_everything_is_asked() {
+fn a_supervised_caller_is_asked_about_a_read() {
     let world = world();
     let supervised = Caller { trust: Trust::Supervised, ..person("mcp-test") };
     let mut client = world.client_as(Era::Older, json!({"elicitation": {}}), supervised);
@@ -142,7 +85,7 @@ fn whoever_is_asked_about_everything_is_asked() {
 }
 
 #[test]
-fn nothing_is_answered_before_an_era_is_agreed_upon_nor_in_the_newer_without_its_words() {
+fn no_call_is_answered_before_a_protocol_is_agreed_upon_nor_without_its_metadata() {
     let world = world();
     let mut silent = world.silent();
     silent.send(&read_a(1));
@@ -154,7 +97,7 @@ fn nothing_is_answered_before_an_era_is_agreed_upon_nor_in_the_newer_without_its
     assert_eq!(world.records().len(), 1);
 }
 
-/// A call that is dispatched inline cannot ask, so a read waits for approval as soon as the configuration requires it.
+/// A read is answered where it is read only as long as nobody has to be asked.
 #[test]
 fn a_read_is_asked_about_from_the_moment_that_the_trust_is_stricter() {
     let world = world();

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, RequestId, ResultType};
+use rmcp::model::{ContentBlock, RequestId};
 use serde::Serialize;
 use serde_json::Value;
 use toolgate_types::Structured;
@@ -15,7 +15,7 @@ use crate::mcp::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolRespons
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A buffer that may be flushed while a message is serialised.
-pub(super) trait ChunkedSink {
+pub(crate) trait ChunkedSink {
     /// The bytes that are not written yet.
     fn bytes(&mut self) -> &mut Vec<u8>;
 
@@ -29,50 +29,28 @@ impl ChunkedSink for Vec<u8> {
     }
 }
 
-/// The fields of a result other than its content.
-#[derive(Default)]
-pub(super) struct ResponseEnvelope<'r> {
-    /// The session protocol has no `resultType`.
-    kind: Option<&'r ResultType>,
-    meta: Option<&'r MetaObject>,
-}
-
-impl<'r> ResponseEnvelope<'r> {
-    /// The fields of a result whose content is elsewhere.
-    pub(super) fn of(result: &'r CallToolResult) -> Self {
-        Self { kind: result.result_type.as_ref(), meta: result.meta.as_ref() }
-    }
-}
-
 /// Writes the response to a request, without a line end.
-pub(super) fn write_response(
+pub(crate) fn write_response(
     paper: &mut impl ChunkedSink,
     id: &RequestId,
-    frame: &ResponseEnvelope<'_>,
+    is_stateless: bool,
     answer: &ToolResponse,
 ) {
     match &answer.outcome {
         // No flush before the text is copied from the buffer again.
         ResponseOutcome::Done(Some(StructuredContent::WithText { .. })) => {
-            write_result(paper.bytes(), id, frame, answer)
+            write_result(paper.bytes(), id, is_stateless, answer)
         }
-        _ => write_result(paper, id, frame, answer),
+        _ => write_result(paper, id, is_stateless, answer),
     }
 }
 
-fn write_result(
-    paper: &mut impl ChunkedSink,
-    id: &RequestId,
-    frame: &ResponseEnvelope<'_>,
-    answer: &ToolResponse,
-) {
+fn write_result(paper: &mut impl ChunkedSink, id: &RequestId, is_stateless: bool, answer: &ToolResponse) {
     raw(paper, "{\"jsonrpc\":\"2.0\",\"id\":");
     other(paper, id);
     raw(paper, ",\"result\":{");
-    if let Some(kind) = frame.kind {
-        raw(paper, "\"resultType\":");
-        other(paper, kind);
-        raw(paper, ",");
+    if is_stateless {
+        raw(paper, "\"resultType\":\"complete\",");
     }
     raw(paper, "\"content\":[{\"type\":\"text\",\"text\":");
     let begin = paper.bytes().len();
@@ -98,24 +76,14 @@ fn write_result(
             error.as_ref()
         }
     };
-    meta(paper, frame.meta, error);
-    raw(paper, "}}");
-}
-
-/// `_meta`: rmcp's entries, and the error.
-fn meta(paper: &mut impl ChunkedSink, said: Option<&MetaObject>, error: Option<&Value>) {
-    if said.is_none() && error.is_none() {
-        return;
-    }
-    raw(paper, ",\"_meta\":{");
-    let said = said.into_iter().flat_map(|MetaObject(said)| said).map(|(name, value)| (name.as_str(), value));
-    for (number, (name, said)) in said.chain(error.map(|error| (ERROR_META_KEY, error))).enumerate() {
-        raw(paper, if number == 0 { "" } else { "," });
-        text(paper, name);
+    if let Some(error) = error {
+        raw(paper, ",\"_meta\":{");
+        text(paper, ERROR_META_KEY);
         raw(paper, ":");
-        value(paper, said);
+        value(paper, error);
+        raw(paper, "}");
     }
-    raw(paper, "}");
+    raw(paper, "}}");
 }
 
 fn content(paper: &mut impl ChunkedSink, block: &ContentBlock) {
@@ -195,7 +163,7 @@ fn other(paper: &mut impl ChunkedSink, part: &impl Serialize) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rmcp::model::{ServerJsonRpcMessage, ServerResult};
+    use rmcp::model::{CallToolResult, ResultType, ServerJsonRpcMessage, ServerResult};
     use serde_json::json;
 
     use super::*;
@@ -292,7 +260,7 @@ mod tests {
             let answered =
                 ToolResponse { text: long.clone(), more, outcome: ResponseOutcome::Done(structured) };
             let mut paper = Leaving::default();
-            write_response(&mut paper, &RequestId::Number(7), &ResponseEnvelope::default(), &answered);
+            write_response(&mut paper, &RequestId::Number(7), false, &answered);
             paper.maybe_flush();
             let mut result = CallToolResult::from(answered);
             result.result_type = None;
@@ -309,22 +277,14 @@ mod tests {
             text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}]){0,200}",
             more in prop::collection::vec(blocks(), 0..4),
             ended in ended(),
-            (is_typed, has_meta) in any::<(bool, bool)>(),
+            is_stateless in any::<bool>(),
             before in 0..3usize,
         ) {
-            let kind = ResultType::COMPLETE;
-            let meta: MetaObject = serde_json::from_value(json!({"k": ["v"]})).unwrap();
-            let frame = ResponseEnvelope { kind: is_typed.then_some(&kind), meta: has_meta.then_some(&meta) };
             let answered = ToolResponse { text, more, outcome: ended };
             let mut spelt = b"xy".get(..before).unwrap().to_vec();
-            write_response(&mut spelt, &id, &frame, &answered);
+            write_response(&mut spelt, &id, is_stateless, &answered);
             let mut result = CallToolResult::from(answered);
-            result.result_type = is_typed.then_some(kind.clone());
-            let error = result.meta.take().unwrap_or_else(MetaObject::new);
-            result.meta = (has_meta || !error.is_empty()).then(|| {
-                let said = if has_meta { meta.clone() } else { MetaObject::new() };
-                MetaObject(said.0.into_iter().chain(error.0).collect())
-            });
+            result.result_type = is_stateless.then_some(ResultType::COMPLETE);
             let message = ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id);
             let spelt = String::from_utf8(spelt.split_off(before)).unwrap();
             prop_assert_eq!(spelt, serde_json::to_string(&message).unwrap());
