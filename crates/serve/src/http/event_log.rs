@@ -24,7 +24,7 @@ const RETRY_MS: u64 = 3000;
 
 /// The events of all streams of one session.
 #[derive(Debug, Default)]
-pub(crate) struct EventLog(Mutex<LogState>);
+pub(crate) struct ReplayLog(Mutex<LogState>);
 
 #[derive(Debug, Default)]
 struct LogState {
@@ -62,7 +62,7 @@ pub(crate) fn frame(id: Option<(u64, u64)>, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-impl EventLog {
+impl ReplayLog {
     /// The stream that a client opens with GET, for what concerns no single request.
     pub(crate) const STANDALONE: u64 = 0;
 
@@ -150,7 +150,7 @@ impl EventLog {
             }
             (own(frame), readers, event)
         };
-        // One reader gets it. If that one leaves meanwhile, the next does.
+        // One reader gets it: the first that has not left.
         for reader in readers {
             if reader.send(frame.clone()).await.is_ok() {
                 if let Some(state) = self.lock().streams.get_mut(&stream) {
@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_resumed_after_the_event_that_was_read_last() {
-        let log = EventLog::default();
+        let log = ReplayLog::default();
         let stream = log.open_stream();
         let mut first = log.read(stream, None).unwrap();
         for number in 1..=3 {
@@ -220,19 +220,19 @@ mod tests {
         drop(first);
         log.send(stream, &json!(4)).await;
         log.end_stream(stream);
-        // Also after its end, and then it ends at once.
+        // Also after its end, and then it ends immediately.
         let mut resumed = log.read(stream, Some(2)).unwrap();
         assert_eq!(texts(&mut resumed), ["id: 1/3\ndata: 3\n\n", "id: 1/4\ndata: 4\n\n"]);
         assert!(resumed.is_closed());
         assert!(log.read(stream, Some(4)).is_none(), "there is nothing more");
         assert!(log.read(7, None).is_none() && log.read(7, Some(0)).is_none(), "there is no such stream");
         // Streams do not mix.
-        assert!(texts(&mut log.read(EventLog::STANDALONE, Some(0)).unwrap()).is_empty());
+        assert!(texts(&mut log.read(ReplayLog::STANDALONE, Some(0)).unwrap()).is_empty());
     }
 
     #[tokio::test]
     async fn what_was_dropped_is_not_passed_over() {
-        let log = EventLog::default();
+        let log = ReplayLog::default();
         let stream = log.open_stream();
         for number in 0..2 * MAX_KEPT_EVENTS {
             log.send(stream, &json!(number)).await;
@@ -249,18 +249,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_sent_before_a_reader_came_is_read_first() {
-        let log = EventLog::default();
-        log.send(EventLog::STANDALONE, &json!("early")).await;
-        let mut reader = log.read(EventLog::STANDALONE, None).unwrap();
+        let log = ReplayLog::default();
+        log.send(ReplayLog::STANDALONE, &json!("early")).await;
+        let mut reader = log.read(ReplayLog::STANDALONE, None).unwrap();
         assert_eq!(texts(&mut reader)[1..], ["id: 0/1\ndata: \"early\"\n\n"]);
         drop(reader);
-        let again = texts(&mut log.read(EventLog::STANDALONE, None).unwrap());
+        let again = texts(&mut log.read(ReplayLog::STANDALONE, None).unwrap());
         assert_eq!(again.len(), 1, "it was read: {again:?}");
     }
 
     #[tokio::test]
     async fn who_resumes_a_request_takes_it_over_from_a_connection_that_looks_open() {
-        let log = EventLog::default();
+        let log = ReplayLog::default();
         let stream = log.open_stream();
         let mut lost = log.read(stream, None).unwrap();
         log.send(stream, &json!(1)).await;
@@ -272,16 +272,16 @@ mod tests {
 
     #[tokio::test]
     async fn one_reader_gets_each_event_and_the_next_takes_over() {
-        let log = EventLog::default();
-        let mut first = log.read(EventLog::STANDALONE, None).unwrap();
-        let mut second = log.read(EventLog::STANDALONE, None).unwrap();
-        log.send(EventLog::STANDALONE, &json!("a")).await;
+        let log = ReplayLog::default();
+        let mut first = log.read(ReplayLog::STANDALONE, None).unwrap();
+        let mut second = log.read(ReplayLog::STANDALONE, None).unwrap();
+        log.send(ReplayLog::STANDALONE, &json!("a")).await;
         assert_eq!((texts(&mut first).len(), texts(&mut second).len()), (2, 1));
         drop(first);
-        log.send(EventLog::STANDALONE, &json!("b")).await;
+        log.send(ReplayLog::STANDALONE, &json!("b")).await;
         assert_eq!(texts(&mut second), ["id: 0/2\ndata: \"b\"\n\n"]);
         log.close();
         assert!(second.is_closed());
-        assert!(log.read(EventLog::STANDALONE, None).is_none());
+        assert!(log.read(ReplayLog::STANDALONE, None).is_none());
     }
 }

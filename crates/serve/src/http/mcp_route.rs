@@ -16,19 +16,19 @@ use toolgate_types::{ErrorCode, Failure};
 
 use super::auth::AuthenticatedClient;
 use super::body::{BufferedBody, StreamPermit, TrackedBody, block_in_place_if_long};
-use super::event_log::EventLog;
+use super::event_log::ReplayLog;
 use super::protocol_check::{
     HeaderError, Protocol, check_headers, check_request, check_routing, names_stateless,
 };
 use super::request_metrics::add;
 use super::responses::{self, error_response, retry_later, rpc_response};
 use super::running_request::{
-    EventBody, JsonResponse, OnDisconnect, RequestOutput, RunningRequest, event_response,
+    JsonResponse, OnDisconnect, RequestOutput, RunningRequest, SseBody, event_response,
 };
 use super::server::HttpServer;
-use super::sessions::{NamedSession, Session};
+use super::sessions::{McpSession, NamedSession};
 use crate::mcp::client_sink::{ClientSink, ServerRequests};
-use crate::mcp::message::{ClientMessage, InvalidMessage, decode};
+use crate::mcp::message::{IncomingMessage, InvalidMessage, decode};
 use crate::mcp::request::{McpRequest, ReceivedMessage, RequestContext, STATELESS};
 use crate::mcp::{McpConnection, McpHandler};
 
@@ -106,7 +106,7 @@ impl HttpServer {
         headers: &HeaderMap,
         body: BufferedBody,
         guest: AuthenticatedClient,
-        session: Option<Arc<Session>>,
+        session: Option<Arc<McpSession>>,
         under_way: TaskTrackerToken,
     ) -> Result<Response<Body>, Refused> {
         if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
@@ -180,7 +180,7 @@ impl HttpServer {
     async fn answer_in_session(
         &self,
         admitted: AdmittedRequest,
-        session: Arc<Session>,
+        session: Arc<McpSession>,
     ) -> Result<Response<Body>, Refused> {
         let AdmittedRequest { id, request, meta, guest, length, under_way } = admitted;
         let (client, messages) = ClientSink::new(Arc::clone(&session.handler.connection.requests));
@@ -257,7 +257,7 @@ impl HttpServer {
     fn open_standalone(
         &self,
         headers: &HeaderMap,
-        session: Option<Arc<Session>>,
+        session: Option<Arc<McpSession>>,
         owner: [u8; 32],
     ) -> Result<Response<Body>, Refused> {
         if !accepts(headers, "text/event-stream") {
@@ -271,13 +271,13 @@ impl HttpServer {
             Some((stream.parse().ok()?, event.parse().ok()?))
         });
         let reader = match resumed {
-            None => session.events.read(EventLog::STANDALONE, None),
+            None => session.events.read(ReplayLog::STANDALONE, None),
             Some(Some((stream, event))) => session.events.read(stream, Some(event)),
             Some(None) => None,
         };
         // What cannot be resumed is an empty stream: after an error the client would try the same again, for ever.
         let Some(reader) = reader else { return Ok(event_response(Body::empty())) };
-        let inner = Body::new(EventBody::new(reader));
+        let inner = Body::new(SseBody::new(reader));
         let body = TrackedBody::stream(inner, &self.meter.sent, self.leaving.clone(), permit);
         Ok(event_response(Body::new(body)))
     }
@@ -286,7 +286,7 @@ impl HttpServer {
     fn end_session(
         &self,
         headers: &HeaderMap,
-        session: Option<Arc<Session>>,
+        session: Option<Arc<McpSession>>,
     ) -> Result<Response<Body>, Refused> {
         let session = in_session(headers, session)?;
         self.sessions.end(&session.name);
@@ -304,7 +304,7 @@ impl HttpServer {
     }
 
     /// The session that a request names, which must belong to its caller. The stateless protocol has none, whatever the header says.
-    fn session(&self, headers: &HeaderMap, owner: [u8; 32]) -> Result<Option<Arc<Session>>, Refused> {
+    fn session(&self, headers: &HeaderMap, owner: [u8; 32]) -> Result<Option<Arc<McpSession>>, Refused> {
         if names_stateless(headers) {
             return Ok(None);
         }
@@ -331,11 +331,11 @@ impl HttpServer {
 struct RoutingHeaders;
 
 impl RoutingHeaders {
-    fn check(headers: &HeaderMap, message: &ClientMessage<'_>) -> Result<(), HeaderError> {
+    fn check(headers: &HeaderMap, message: &IncomingMessage<'_>) -> Result<(), HeaderError> {
         let (method, params) = match message {
-            ClientMessage::Request { method, params, .. }
-            | ClientMessage::Notification { method, params } => (method, params),
-            ClientMessage::Reply { .. } => return Ok(()),
+            IncomingMessage::Request { method, params, .. }
+            | IncomingMessage::Notification { method, params } => (method, params),
+            IncomingMessage::Reply { .. } => return Ok(()),
         };
         if !names_stateless(headers) {
             return Ok(());
@@ -346,7 +346,7 @@ impl RoutingHeaders {
 }
 
 /// A notification or response in a session.
-fn note(message: ReceivedMessage, session: &Arc<Session>, guest: AuthenticatedClient) -> Response<Body> {
+fn note(message: ReceivedMessage, session: &Arc<McpSession>, guest: AuthenticatedClient) -> Response<Body> {
     match message {
         ReceivedMessage::Cancelled(id) => session.cancel(&id),
         ReceivedMessage::Initialized => {
@@ -360,7 +360,7 @@ fn note(message: ReceivedMessage, session: &Arc<Session>, guest: AuthenticatedCl
 }
 
 /// The session of a request without a body.
-fn in_session(headers: &HeaderMap, session: Option<Arc<Session>>) -> Result<Arc<Session>, Refused> {
+fn in_session(headers: &HeaderMap, session: Option<Arc<McpSession>>) -> Result<Arc<McpSession>, Refused> {
     match check_headers(headers).map_err(|error| refused_headers(error, None))? {
         Protocol::Session => session.ok_or_else(session_required),
         Protocol::Stateless => {

@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::event_log::{EventLog, frame};
+use super::event_log::{ReplayLog, frame};
 use crate::mcp::message::ServerMessage;
 use crate::mcp::request::HeldPermits;
-use crate::mcp::{Answer, AnsweredRequest};
+use crate::mcp::{AnsweredRequest, RequestResult};
 use crate::response_writer::write_response;
 
 /// A stream without events is kept open with a comment this often.
@@ -39,7 +39,7 @@ pub(super) enum OnDisconnect {
     /// Stateless protocol: the request is cancelled.
     Cancel,
     /// Session protocol: it goes on, and its stream can be resumed.
-    Continue(Arc<EventLog>),
+    Continue(Arc<ReplayLog>),
 }
 
 /// A request under way. Dropping it leaves its future to a task, because its call gets a record in any case.
@@ -77,7 +77,7 @@ pub(super) struct JsonResponse {
 /// The response of a request.
 pub(super) enum RequestOutput {
     Json(JsonResponse),
-    Stream(EventBody),
+    Stream(SseBody),
 }
 
 impl RunningRequest {
@@ -128,7 +128,7 @@ impl RunningRequest {
     }
 
     /// Goes on in two tasks: a reader that is slow delays the events, and never the request.
-    fn stream(mut self, first: Option<RequestStep>) -> EventBody {
+    fn stream(mut self, first: Option<RequestStep>) -> SseBody {
         self.future = self.future.take().map(|running| {
             let ended = tokio::spawn(running);
             Box::pin(async move {
@@ -139,16 +139,16 @@ impl RunningRequest {
                 }
             }) as RequestFuture
         });
-        let (body, events): (_, EventSender) = match &self.on_disconnect {
+        let (body, events): (_, SseSender) = match &self.on_disconnect {
             OnDisconnect::Cancel => {
                 let (sender, receiver) = mpsc::channel(BODY_CAPACITY);
-                (receiver, EventSender::Body(sender))
+                (receiver, SseSender::Body(sender))
             }
             OnDisconnect::Continue(log) => {
                 let stream = log.open_stream();
                 let reader = log.read(stream, None);
                 let receiver = reader.unwrap_or_else(|| mpsc::channel(1).1);
-                (receiver, EventSender::Log(Arc::clone(log), stream))
+                (receiver, SseSender::Log(Arc::clone(log), stream))
             }
         };
         tokio::spawn(async move {
@@ -175,18 +175,18 @@ impl RunningRequest {
             }
             events.end();
         });
-        EventBody::new(body)
+        SseBody::new(body)
     }
 }
 
 /// Where the events of a request go.
-enum EventSender {
+enum SseSender {
     /// To one body, which cannot be resumed.
     Body(mpsc::Sender<Bytes>),
-    Log(Arc<EventLog>, u64),
+    Log(Arc<ReplayLog>, u64),
 }
 
-impl EventSender {
+impl SseSender {
     async fn send(&self, message: &ServerMessage) {
         match self {
             Self::Body(sender) => {
@@ -250,11 +250,11 @@ fn render(answered: AnsweredRequest) -> (Vec<u8>, HeldPermits) {
     let AnsweredRequest { id, is_stateless, result, held } = answered;
     let mut body = Vec::new();
     let message = match result {
-        Ok(Answer::Call(response)) => {
+        Ok(RequestResult::Call(response)) => {
             write_response(&mut body, &id, is_stateless, &response);
             return (body, held);
         }
-        Ok(Answer::Other(result)) => ServerJsonRpcMessage::response(*result, id),
+        Ok(RequestResult::Other(result)) => ServerJsonRpcMessage::response(*result, id),
         Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
     };
     // Cannot fail: the types serialise without error, and a `Vec` grows.
@@ -286,18 +286,18 @@ pub(super) fn event_response(body: impl Into<Body>) -> Response<Body> {
 }
 
 /// The body of a stream of events.
-pub(super) struct EventBody {
+pub(super) struct SseBody {
     events: mpsc::Receiver<Bytes>,
     keep_alive: Pin<Box<Sleep>>,
 }
 
-impl EventBody {
+impl SseBody {
     pub(super) fn new(events: mpsc::Receiver<Bytes>) -> Self {
         Self { events, keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE_INTERVAL)) }
     }
 }
 
-impl HttpBody for EventBody {
+impl HttpBody for SseBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -11,18 +11,18 @@ use rmcp::model::RequestId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::event_log::EventLog;
+use super::event_log::ReplayLog;
 use crate::mcp::client_sink::ClientSink;
 use crate::mcp::{McpConnection, McpHandler, random_id};
 use crate::service::Service;
 
 /// One session.
-pub(crate) struct Session {
+pub(crate) struct McpSession {
     pub(crate) name: Arc<str>,
     owner: [u8; 32],
     pub(crate) handler: McpHandler,
     /// The events that its streams have sent or will send.
-    pub(crate) events: Arc<EventLog>,
+    pub(crate) events: Arc<ReplayLog>,
     /// Its requests that are not answered. Some clients use one id for all, which does no harm: each response has a connection of its own.
     unanswered: Mutex<HashMap<RequestId, Vec<CancellationToken>>>,
     /// Cancelled when the session ends: its calls end with it.
@@ -33,12 +33,12 @@ pub(crate) struct Session {
 
 /// A request of a session that is not answered.
 pub(crate) struct SessionRequest {
-    session: Arc<Session>,
+    session: Arc<McpSession>,
     id: RequestId,
     cancelled: CancellationToken,
 }
 
-impl Session {
+impl McpSession {
     /// Registers a request until what is returned is dropped.
     pub(crate) fn begin(self: &Arc<Self>, id: &RequestId, cancelled: &CancellationToken) -> SessionRequest {
         self.unanswered().entry(id.clone()).or_default().push(cancelled.clone());
@@ -82,8 +82,8 @@ pub(crate) struct NamedSession {
     pub(crate) ended: CancellationToken,
 }
 
-impl From<&Session> for NamedSession {
-    fn from(session: &Session) -> Self {
+impl From<&McpSession> for NamedSession {
+    fn from(session: &McpSession) -> Self {
         Self { name: session.name.to_string(), ended: session.ended.clone() }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct OpenSessions {
-    by_name: HashMap<Arc<str>, Arc<Session>>,
+    by_name: HashMap<Arc<str>, Arc<McpSession>>,
     /// Counts uses, so that the least recently used session is known.
     uses: u64,
 }
@@ -121,7 +121,7 @@ impl Sessions {
     }
 
     /// The session of that name, if this caller started it.
-    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<Arc<Session>> {
+    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<Arc<McpSession>> {
         let mut open = self.lock();
         open.uses += 1;
         let uses = open.uses;
@@ -131,7 +131,7 @@ impl Sessions {
     }
 
     /// Begins a session, ending the least recently used one of its caller if needed; `None` if there are too many of all callers. Needs a runtime.
-    pub(crate) fn begin(&self, service: &Arc<Service>, owner: [u8; 32]) -> Option<Arc<Session>> {
+    pub(crate) fn begin(&self, service: &Arc<Service>, owner: [u8; 32]) -> Option<Arc<McpSession>> {
         let name: Arc<str> = random_id()?.into();
         let mut open = self.lock();
         while let Some(oldest) = self.oldest_beyond(&open, owner) {
@@ -143,7 +143,7 @@ impl Sessions {
         let connection = Arc::new(McpConnection::default());
         let (background, mut messages) = ClientSink::new(Arc::clone(&connection.requests));
         open.uses += 1;
-        let session = Arc::new(Session {
+        let session = Arc::new(McpSession {
             name: Arc::clone(&name),
             owner,
             handler: McpHandler::new(Arc::clone(service), connection, background, true),
@@ -158,7 +158,7 @@ impl Sessions {
             // What concerns no single request goes to the client's own stream.
             let forwarding = async {
                 while let Some(message) = messages.recv().await {
-                    events.send(EventLog::STANDALONE, &message).await;
+                    events.send(ReplayLog::STANDALONE, &message).await;
                 }
             };
             tokio::select! {
@@ -203,7 +203,7 @@ impl Sessions {
 /// Ends a session in which no request arrived for too long, with its calls.
 async fn expire(
     open: std::sync::Weak<Mutex<OpenSessions>>,
-    session: std::sync::Weak<Session>,
+    session: std::sync::Weak<McpSession>,
     idle: Duration,
 ) {
     let mut next = Instant::now() + idle;

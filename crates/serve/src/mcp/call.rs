@@ -24,7 +24,7 @@ use crate::mcp::progress::ProgressNotifier;
 use crate::mcp::request::RequestContext;
 use crate::mcp::running_call::RunningCall;
 use crate::mcp::tool_response::{OutputLink, to_response};
-use crate::mcp::{Answer, ClientIdentity, McpHandler, random_id};
+use crate::mcp::{ClientIdentity, McpHandler, RequestResult, random_id};
 
 /// Longer progress tokens are ignored.
 const MAX_PROGRESS_TOKEN_BYTES: usize = 256;
@@ -77,7 +77,7 @@ impl McpHandler {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext,
-    ) -> Result<Answer, ErrorData> {
+    ) -> Result<RequestResult, ErrorData> {
         let visitor = &*context.identity;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let gate = self.service.front().gate();
@@ -105,10 +105,10 @@ impl McpHandler {
                     Some(whole) => self.store_output(whole, visitor.binding).await,
                     None => None,
                 };
-                Ok(Answer::Call(to_response(*called, tool.as_ref().map(|tool| tool.spec()), kept)))
+                Ok(RequestResult::Call(to_response(*called, tool.as_ref().map(|tool| tool.spec()), kept)))
             }
             CallState::InputRequired(question) => {
-                Ok(Answer::from(ServerResult::InputRequiredResult(*question)))
+                Ok(RequestResult::from(ServerResult::InputRequiredResult(*question)))
             }
         }
     }

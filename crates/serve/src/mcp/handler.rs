@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::mcp::client_sink::ClientSink;
 use crate::mcp::error_messages::{invalid_params, method_not_found};
 use crate::mcp::request::{HeldPermits, McpRequest, RequestContext, STATELESS, method};
-use crate::mcp::subscriptions::{MAX_SUBSCRIBED, Subscription};
+use crate::mcp::subscriptions::{ListenSubscription, MAX_SUBSCRIBED};
 use crate::mcp::tool_list_watcher::ToolListWatcher;
 use crate::mcp::{ClientIdentity, McpConnection, ToolResponse};
 use crate::service::Service;
@@ -30,13 +30,13 @@ a call that is refused will be refused again unless the person or the operator c
 
 /// The result of a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RequestResult {
     /// Of a call: written without another conversion.
     Call(ToolResponse),
     Other(Box<ServerResult>),
 }
 
-impl From<ServerResult> for Answer {
+impl From<ServerResult> for RequestResult {
     fn from(result: ServerResult) -> Self {
         Self::Other(Box::new(result))
     }
@@ -47,7 +47,7 @@ pub(crate) struct AnsweredRequest {
     pub(crate) id: RequestId,
     /// Whether the stateless protocol applies, in which a result has a type.
     pub(crate) is_stateless: bool,
-    pub(crate) result: Result<Answer, ErrorData>,
+    pub(crate) result: Result<RequestResult, ErrorData>,
     /// For as long as the response is not written.
     pub(crate) held: HeldPermits,
 }
@@ -100,16 +100,20 @@ impl McpHandler {
     ///
     /// # Errors
     /// The response.
-    async fn answer(&self, request: McpRequest, context: &RequestContext) -> Result<Answer, ErrorData> {
+    async fn answer(
+        &self,
+        request: McpRequest,
+        context: &RequestContext,
+    ) -> Result<RequestResult, ErrorData> {
         context.check_version(&request)?;
         let is_stateless = context.is_stateless();
         match self.dispatch(request, context).await {
-            Ok(Answer::Other(mut result)) => {
+            Ok(RequestResult::Other(mut result)) => {
                 match is_stateless {
                     true => result.fill_missing_cache_hints(),
                     false => result.strip_result_type_for_legacy_peer(),
                 }
-                Ok(Answer::Other(result))
+                Ok(RequestResult::Other(result))
             }
             Err(mut error) if is_stateless && error.code == ErrorCode::RESOURCE_NOT_FOUND => {
                 error.code = ErrorCode::INVALID_PARAMS;
@@ -120,7 +124,11 @@ impl McpHandler {
     }
 
     // The futures of rare methods are boxed: that of a request has the size of the largest.
-    async fn dispatch(&self, request: McpRequest, context: &RequestContext) -> Result<Answer, ErrorData> {
+    async fn dispatch(
+        &self,
+        request: McpRequest,
+        context: &RequestContext,
+    ) -> Result<RequestResult, ErrorData> {
         let visitor = &*context.identity;
         let not_found = |named: &str| Err(method_not_found(named));
         let (is_stateless, has_prompts) = (context.is_stateless(), self.has_prompts());
@@ -189,7 +197,7 @@ impl McpHandler {
             }
             McpRequest::Unknown(named) => return not_found(&named),
         };
-        Ok(Answer::from(result))
+        Ok(RequestResult::from(result))
     }
 
     /// Negotiates a session: the client's version, or the newest that has sessions.
@@ -273,7 +281,8 @@ impl McpHandler {
         let info = self.info();
         let accepted = requested.intersection(&self.served_subscriptions(requested));
         let accepted = accepted.supported_by(&info.capabilities);
-        let subscription = Subscription { id: context.id.clone(), accepted, client: context.client.clone() };
+        let subscription =
+            ListenSubscription { id: context.id.clone(), accepted, client: context.client.clone() };
         let gone = |_| ErrorData::internal_error("the client is gone", None);
         subscription.acknowledge().await.map_err(gone)?;
         let visitor = ClientIdentity::clone(&context.identity);

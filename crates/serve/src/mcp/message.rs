@@ -15,7 +15,7 @@ const JSONRPC: &str = "2.0";
 
 /// A message of a client.
 #[derive(Debug)]
-pub(crate) enum ClientMessage<'m> {
+pub(crate) enum IncomingMessage<'m> {
     Request {
         id: RequestId,
         method: Cow<'m, str>,
@@ -67,27 +67,27 @@ fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValu
 }
 
 impl<'m> Envelope<'m> {
-    fn into_message(self) -> Option<ClientMessage<'m>> {
+    fn into_message(self) -> Option<IncomingMessage<'m>> {
         let Self { jsonrpc, id, method, params, result, error } = self;
         if jsonrpc != JSONRPC {
             return None;
         }
         match (method, id, result, error) {
             (Some(MethodName(method)), Some(id), None, None) => {
-                Some(ClientMessage::Request { id, method, params })
+                Some(IncomingMessage::Request { id, method, params })
             }
             (Some(MethodName(method)), None, None, None) => {
-                Some(ClientMessage::Notification { method, params })
+                Some(IncomingMessage::Notification { method, params })
             }
-            (None, Some(id), Some(result), None) => Some(ClientMessage::Reply { id, reply: Ok(result) }),
-            (None, Some(id), None, Some(error)) => Some(ClientMessage::Reply { id, reply: Err(error) }),
+            (None, Some(id), Some(result), None) => Some(IncomingMessage::Reply { id, reply: Ok(result) }),
+            (None, Some(id), None, Some(error)) => Some(IncomingMessage::Reply { id, reply: Err(error) }),
             _ => None,
         }
     }
 }
 
 /// Reads a message. Everything but a notification or a response gets a response.
-pub(crate) fn decode(text: &[u8]) -> Result<ClientMessage<'_>, InvalidMessage> {
+pub(crate) fn decode(text: &[u8]) -> Result<IncomingMessage<'_>, InvalidMessage> {
     // A text with fewer bytes than `MAX_VALUES` cannot contain too many values.
     if text.len() > MAX_VALUES && !within_limits(measure(text)) {
         let message = format!("a message may hold at most {MAX_VALUES} values");
@@ -98,7 +98,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<ClientMessage<'_>, InvalidMessage> {
     let envelope: Option<Envelope<'_>> = is_object.then(|| serde_json::from_slice(text).ok()).flatten();
     match envelope.and_then(Envelope::into_message) {
         // `"id": null` is none that a response could name.
-        Some(ClientMessage::Notification { .. }) if names_id(text) => Err(invalid(text)),
+        Some(IncomingMessage::Notification { .. }) if names_id(text) => Err(invalid(text)),
         Some(message) => Ok(message),
         None => Err(invalid(text)),
     }
@@ -184,9 +184,9 @@ mod tests {
 
     fn read(text: &str) -> Option<(&'static str, Option<RequestId>)> {
         match decode(text.as_bytes()).ok()? {
-            ClientMessage::Request { id, .. } => Some(("request", Some(id))),
-            ClientMessage::Notification { .. } => Some(("notification", None)),
-            ClientMessage::Reply { id, .. } => Some(("reply", Some(id))),
+            IncomingMessage::Request { id, .. } => Some(("request", Some(id))),
+            IncomingMessage::Notification { .. } => Some(("notification", None)),
+            IncomingMessage::Reply { id, .. } => Some(("reply", Some(id))),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) use approval::{ParkedCalls, StateSealer};
 pub(crate) use client_identity::{AuthMethod, ClientIdentity, IdentityDigests};
 pub(crate) use concurrency::{KeyedSemaphore, PerCallerConcurrency};
 pub(crate) use connection::McpConnection;
-pub(crate) use handler::{Answer, AnsweredRequest, McpHandler};
+pub(crate) use handler::{AnsweredRequest, McpHandler, RequestResult};
 pub(crate) use response_memory::ResponseMemoryBudget;
 pub(crate) use tool_lists::ToolLists;
 pub use tool_lists::listed_tools;

@@ -18,7 +18,7 @@ use crate::mcp::ClientIdentity;
 use crate::mcp::client_sink::ClientSink;
 use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::log_messages::LogLevelRequest;
-use crate::mcp::message::ClientMessage;
+use crate::mcp::message::IncomingMessage;
 use crate::mcp::response_memory::BudgetPermit;
 
 /// The first protocol version without sessions.
@@ -205,20 +205,20 @@ pub(crate) enum ReceivedMessage {
     Ignored,
 }
 
-impl From<ClientMessage<'_>> for ReceivedMessage {
-    fn from(message: ClientMessage<'_>) -> Self {
+impl From<IncomingMessage<'_>> for ReceivedMessage {
+    fn from(message: IncomingMessage<'_>) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct CancelledParams {
             request_id: RequestId,
         }
         match message {
-            ClientMessage::Request { id, method, params } => {
+            IncomingMessage::Request { id, method, params } => {
                 let (request, meta) = McpRequest::read(&method, params);
                 Self::Request { id, request, meta }
             }
-            ClientMessage::Reply { id, reply } => Self::Reply { id, reply: reply.map(ToOwned::to_owned) },
-            ClientMessage::Notification { method, params } => match (&*method, params) {
+            IncomingMessage::Reply { id, reply } => Self::Reply { id, reply: reply.map(ToOwned::to_owned) },
+            IncomingMessage::Notification { method, params } => match (&*method, params) {
                 ("notifications/initialized", _) => Self::Initialized,
                 ("notifications/cancelled", Some(params)) => {
                     let named = serde_json::from_str::<CancelledParams>(params.get());

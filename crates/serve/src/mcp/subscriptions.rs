@@ -42,13 +42,13 @@ const UPDATED: &str = "notifications/resources/updated";
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Stateless protocol: the stream of one `subscriptions/listen` request.
-pub(crate) struct Subscription {
+pub(crate) struct ListenSubscription {
     pub(crate) id: RequestId,
     pub(crate) accepted: SubscriptionFilter,
     pub(crate) client: ClientSink,
 }
 
-impl Subscription {
+impl ListenSubscription {
     /// Sends a notification that names the subscription.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl McpHandler {
     }
 
     /// Stateless protocol: forwards updates while a subscription is open. Resources that the caller may not subscribe to are left out.
-    pub(crate) async fn serve_updates(&self, subscription: &Subscription, context: &RequestContext) {
+    pub(crate) async fn serve_updates(&self, subscription: &ListenSubscription, context: &RequestContext) {
         let visitor = &*context.identity;
         let wanted = subscription.accepted.resource_subscriptions.clone().unwrap_or_default();
         let Some(upstream) = self.service.upstream.as_ref().filter(|_| !wanted.is_empty()) else {

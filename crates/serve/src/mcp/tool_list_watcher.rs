@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::ClientIdentity;
 use crate::mcp::client_sink::{ClientGone, ClientSink};
-use crate::mcp::subscriptions::Subscription;
+use crate::mcp::subscriptions::ListenSubscription;
 use crate::mcp::upstream::surface_digests;
 use crate::service::Service;
 
@@ -44,7 +44,7 @@ impl ListChanges {
     }
 
     /// Stateless protocol: notifies of what the subscription is about.
-    pub(crate) async fn notify_subscription(self, subscription: &Subscription) {
+    pub(crate) async fn notify_subscription(self, subscription: &ListenSubscription) {
         let accepted = &subscription.accepted;
         let changes = [
             (self.tools, accepted.tools_list_changed, TOOLS_CHANGED),

@@ -23,7 +23,7 @@ use crate::error::ServeError;
 use crate::mcp::client_sink::ClientSink;
 use crate::mcp::message::{InvalidMessage, ServerMessage, decode, duplicate_id, too_long};
 use crate::mcp::request::{McpRequest, ReceivedMessage, RequestContext};
-use crate::mcp::{Answer, AnsweredRequest, ClientIdentity, McpHandler, ToolResponse};
+use crate::mcp::{AnsweredRequest, ClientIdentity, McpHandler, RequestResult, ToolResponse};
 use crate::response_writer::{self, ChunkedSink as _};
 use crate::stdio::descriptor::{Descriptor, IoDirection};
 use crate::stdio::in_flight::{InFlightRequests, RejectReason};
@@ -217,14 +217,14 @@ impl StdioConnection {
             return;
         }
         match result {
-            Ok(Answer::Call(response)) => {
+            Ok(RequestResult::Call(response)) => {
                 response_writer::write_response(&mut self.output, &id, is_stateless, &response);
                 self.end_line();
                 if response.text.len() <= MAX_POOLED_TEXT_BYTES {
                     self.written.push(response);
                 }
             }
-            Ok(Answer::Other(result)) => self.put(&ServerJsonRpcMessage::response(*result, id)),
+            Ok(RequestResult::Other(result)) => self.put(&ServerJsonRpcMessage::response(*result, id)),
             Err(error) => self.put_error(error, Some(id)),
         }
         if let Some(permit) = held.connection {

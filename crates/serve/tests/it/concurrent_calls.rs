@@ -97,7 +97,7 @@ fn no_call_is_answered_before_a_protocol_is_agreed_upon_nor_without_its_metadata
     assert_eq!(world.records().len(), 1);
 }
 
-/// A read is answered where it is read only as long as nobody has to be asked.
+/// A read is answered where it is read only while no approval is needed.
 #[test]
 fn a_read_is_asked_about_from_the_moment_that_the_trust_is_stricter() {
     let world = world();
