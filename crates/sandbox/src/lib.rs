@@ -29,6 +29,11 @@ mod setup_step;
 mod sys;
 mod system_view;
 
+/// Returns the memory of startup code to the kernel (`MADV_DONTNEED`), for long-running programs.
+pub fn madvise_dontneed_text() {
+    sys::program_text::madvise_dontneed();
+}
+
 pub use backend::Backend;
 pub use environment::{loader_variable, refused_variable};
 pub use error::SandboxError;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,9 @@ use crate::interrupt::Interrupt;
 use crate::startup::resolve_settings;
 use crate::state_usage::{output_bounds, state_usage};
 use crate::terminal::warn;
+
+/// Delay before `madvise_dontneed_text`: by then the client has its first response, and the memory that only the start needed can be released.
+const MEMORY_TRIM_DELAY: Duration = Duration::from_millis(150);
 
 pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     let mut settings = resolve_settings(common, Trust::Guided).inspect_err(mcp_startup_error::answer)?;
@@ -62,6 +66,10 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(watch_files(reloader));
+        let settled = tokio::spawn(async {
+            tokio::time::sleep(MEMORY_TRIM_DELAY).await;
+            toolgate_sandbox::madvise_dontneed_text();
+        });
         let ending = interrupt.token().child_token();
         let useless = unusable_token(common, &settings, &gate, credential.clone());
         let serving = async {
@@ -71,6 +79,7 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
         };
         let served = serve_unless(useless, serving, &ending).await;
         keeping_up.abort();
+        settled.abort();
         super::close_servers(servers.as_deref()).await;
         served
     });
