@@ -123,7 +123,7 @@ impl McpHandler {
         }
     }
 
-    // The futures of rare methods are boxed: that of a request has the size of the largest.
+    // The futures of rare methods are boxed: that of a request has the size of the largest, and a call should not pay for a second allocation.
     async fn dispatch(
         &self,
         request: McpRequest,
@@ -134,7 +134,7 @@ impl McpHandler {
         let (is_stateless, has_prompts) = (context.is_stateless(), self.has_prompts());
         let has_upstream = self.service.upstream.is_some();
         let result = match request {
-            McpRequest::CallTool(call) => return Box::pin(self.call(*call, context)).await,
+            McpRequest::CallTool(call) => return self.call(*call, context).await,
             McpRequest::Initialize(params) => ServerResult::InitializeResult(self.initialize(*params)),
             McpRequest::Ping if is_stateless => return not_found(method::PING),
             McpRequest::Ping => ServerResult::empty(()),
