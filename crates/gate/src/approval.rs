@@ -14,7 +14,7 @@ use toolgate_types::{CallId, Caller, ErrorCode, Failure, Sha256, ToolClass};
 use crate::caller::{AuthenticatedCaller, ToolHolder};
 use crate::elicitation::{ServerAnswer, ServerQuestion};
 use crate::escalation::EscalationOffer;
-use crate::grants::GrantOffer;
+use crate::grants::{GrantDuration, GrantOffer};
 use crate::tool::Preview;
 
 /// An approval question about one exact call.
@@ -47,6 +47,14 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
+    /// The same question without the answers that last for the session of the call.
+    pub(crate) fn once_at_most(mut self) -> Self {
+        self.can_grant_session = false;
+        self.grants.retain(|offer| offer.lasts != GrantDuration::Session);
+        self.escalations.retain(|offer| !offer.for_session);
+        self
+    }
+
     /// [`Self::expires_at`] in RFC 3339, for programs.
     #[must_use]
     pub fn expires_at_rfc3339(&self) -> String {

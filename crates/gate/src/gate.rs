@@ -103,6 +103,7 @@ pub struct Gate {
     sessions: SessionCallCounter,
     pub(crate) flow: FlowState,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
+    fallback_approver: OnceLock<Arc<dyn Approver>>,
 }
 
 /// How a call ended.
@@ -205,6 +206,7 @@ impl Gate {
             sessions: SessionCallCounter::default(),
             flow: FlowState { labels: options.flow_labels, endorsements: Endorsements::default() },
             observer: OnceLock::new(),
+            fallback_approver: OnceLock::new(),
         }
     }
 
@@ -212,6 +214,13 @@ impl Gate {
     pub fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         // The first one stays.
         let _ = self.observer.set(observer);
+    }
+
+    /// Asks this approver about a call whose own approver can ask no one. The call is then approved once at most: how long its session lasts is not
+    /// known. A gate has one fallback; another is ignored.
+    pub fn set_fallback_approver(&self, approver: Arc<dyn Approver>) {
+        // The first one stays.
+        let _ = self.fallback_approver.set(approver);
     }
 
     /// Why there is no audit log, if there is none.
@@ -418,6 +427,7 @@ impl Gate {
         verified.note_named(&unsettled.touched);
         let asking = StageContext {
             approver: options.approver.as_ref().unwrap_or(&self.approver),
+            fallback_approver: self.fallback_approver.get(),
             session_grants: &self.session_grants,
             grants: &self.grants,
             warn: &self.warn,

@@ -242,7 +242,7 @@ impl StageContext<'_> {
     async fn ask(&self, question: ApprovalRequest) -> Result<ApprovalReply, StageRefusal> {
         let _waiting = self.waited.start();
         let answer = tokio::select! {
-            answer = tokio::time::timeout(self.approval_timeout, self.approver.ask(question)) => answer,
+            answer = tokio::time::timeout(self.approval_timeout, self.ask_reachable(question)) => answer,
             () = self.cancelled.cancelled() => {
                 return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
             }
@@ -251,6 +251,21 @@ impl StageContext<'_> {
             stage: Stage::Approval,
             failure: approval_timed_out(self.approval_timeout),
         })
+    }
+}
+
+impl StageContext<'_> {
+    /// Asks whoever can be asked: the approver of the call, else the fallback.
+    async fn ask_reachable(&self, question: ApprovalRequest) -> ApprovalReply {
+        let Some(fallback) = self.fallback_approver else { return self.approver.ask(question).await };
+        match self.approver.ask(question.clone()).await {
+            ApprovalReply::Unavailable(why) => match fallback.ask(question.once_at_most()).await {
+                // What would help the caller is what its own approver lacks.
+                ApprovalReply::Unavailable(_) => ApprovalReply::Unavailable(why),
+                reply => reply,
+            },
+            reply => reply,
+        }
     }
 }
 

@@ -268,6 +268,8 @@ pub(crate) struct Valid<'g> {
 /// What the stages need besides the call itself.
 pub(crate) struct StageContext<'g> {
     pub(crate) approver: &'g Arc<dyn Approver>,
+    /// Asked where that one can ask no one.
+    pub(crate) fallback_approver: Option<&'g Arc<dyn Approver>>,
     pub(crate) session_grants: &'g SessionGrants,
     pub(crate) grants: &'g Arc<GrantStore>,
     pub(crate) warn: &'g Arc<dyn Fn(&str) + Send + Sync>,
