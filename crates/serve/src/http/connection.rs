@@ -79,6 +79,7 @@ async fn handle_connection(
     // Responses are small and latency matters: no Nagle delay.
     let _ = stream.set_nodelay(true);
     let (head, stall) = (door.limits().header_timeout, door.limits().write_timeout);
+    limit_unacknowledged(&stream, stall);
     let router = TowerToHyperService::new(router);
     let own = Arc::clone(&slot);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -106,6 +107,14 @@ async fn handle_connection(
         _ = connection => {}
         () = door.cut.cancelled() => {}
     }
+}
+
+/// Ends the connection once a peer has acknowledged nothing for the timeout: one that vanished without a word would otherwise be kept for a quarter of an
+/// hour, as long as what is sent to it fits into the buffers of the system.
+fn limit_unacknowledged(stream: &TcpStream, timeout: Duration) {
+    let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    // Without it the connection lives as long as the system lets it.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds);
 }
 
 /// A stream that fails with `TimedOut` if the peer reads nothing for the timeout.
@@ -188,6 +197,14 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_acknowledges_nothing_is_given_up_by_the_system() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        limit_unacknowledged(&stream, Duration::from_secs(30));
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&stream).unwrap(), 30_000);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_is_given_up_and_whoever_is_slow_is_not() {
