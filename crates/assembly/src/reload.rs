@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use toolgate_gate::{Gate, needs_question};
-use toolgate_manifest::Config;
+use toolgate_manifest::{AgentConfig, Config};
 use toolgate_types::{ToolClass, Trust};
 
 use crate::ambient::{FileFingerprint, HostEnvironment, fingerprint};
@@ -63,6 +63,8 @@ pub struct Reloader {
     fingerprints: Vec<(PathBuf, Option<FileFingerprint>)>,
     /// The servers whose tools are not loaded yet.
     pending: watch::Sender<Vec<String>>,
+    /// The declared agents.
+    agents: watch::Sender<Vec<AgentConfig>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,12 +148,18 @@ impl Reloader {
             servers,
             fingerprints,
             pending,
+            agents: watch::Sender::new(settings.loaded.config.agents.clone()),
         }
     }
 
     /// The prefixes of the tools of servers that are not loaded yet: those without any pinned tool that have neither listed their tools nor failed.
     pub fn pending(&self) -> watch::Receiver<Vec<String>> {
         self.pending.subscribe()
+    }
+
+    /// The agents that the configuration in use declares.
+    pub fn agents(&self) -> watch::Receiver<Vec<AgentConfig>> {
+        self.agents.subscribe()
     }
 
     /// Checks, and reports the outcome.
@@ -213,7 +221,10 @@ impl Reloader {
         self.tell_of_agent(&settings);
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
-        Ok(self.gate.replace_config(loaded))
+        let generation = self.gate.replace_config(loaded);
+        // After the gate: whoever sees a new agent can call as it.
+        self.agents.send_replace(settings.loaded.config.agents.clone());
+        Ok(generation)
     }
 }
 
