@@ -291,6 +291,12 @@ impl MessageId {
     }
 }
 
+impl From<&str> for MessageId {
+    fn from(id: &str) -> Self {
+        Self(id.into())
+    }
+}
+
 impl fmt::Debug for MessageId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -40,7 +40,8 @@ mod agent;
 pub use agent::{Agent, TurnContext};
 pub use compaction::Compaction;
 pub use event::{
-    ChatEvent, EventSink, MessageId, ResultMetadata, SequencedEvent, ToolConfirm, ToolStatus, sequenced,
+    ChatEvent, EscalationChoice, EventSink, MessageId, ResultMetadata, SequencedEvent, ToolConfirm,
+    ToolStatus, sequenced,
 };
 pub use settings::{
     AgentSettings, ContextSettings, MAX_RESERVED_TOKENS, MAX_TURN_WINDOWS, TURN_TIMEOUT_WITH_TOOLS,

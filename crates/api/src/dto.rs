@@ -1,11 +1,13 @@
 //! What goes over the wire. Names and fields are a contract; the OpenAPI document is generated from these types.
 
+pub(crate) mod audited;
 mod recorded;
 pub(crate) mod traffic;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolgate_conversation::models::token_cost;
 use toolgate_conversation::{AnsweredQuestion, CallQuestion, ConversationState, Participant};
 use toolgate_gate::{ChangeSet, PreviewBody};
 use toolgate_llm::{Message, MessagePart};
@@ -85,6 +87,8 @@ pub(crate) struct MeDto {
     pub(crate) version: &'static str,
     /// The profile of the tools.
     pub(crate) profile: &'static str,
+    /// Tells this workspace from others, without naming its path.
+    pub(crate) workspace: String,
     /// The names of the mounts, the workspace first.
     pub(crate) mounts: Vec<String>,
     /// The model of new sessions, if one is configured.
@@ -102,6 +106,16 @@ pub(crate) struct UsageDto {
     pub(crate) output_tokens: u64,
     /// Of the requests' tokens, those that the model's server had cached.
     pub(crate) cached_tokens: u64,
+}
+
+/// What tokens cost.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Cost")]
+pub(crate) struct CostDto {
+    /// How much.
+    pub(crate) amount: f64,
+    /// The currency, as the configuration names it.
+    pub(crate) currency: String,
 }
 
 /// A conversation.
@@ -130,6 +144,9 @@ pub(crate) struct SessionDto {
     pub(crate) messages: u64,
     /// What it used so far.
     pub(crate) usage: UsageDto,
+    /// What that cost, if the configuration has a price for its model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<CostDto>,
     /// Whether the model is at work.
     pub(crate) running: bool,
     /// How many of its calls wait for an approval.
@@ -138,7 +155,9 @@ pub(crate) struct SessionDto {
 
 impl From<ConversationState> for SessionDto {
     fn from(state: ConversationState) -> Self {
-        let ConversationState { summary, trust, running, open_questions } = state;
+        let ConversationState { summary, trust, running, open_questions, price } = state;
+        let cost = price
+            .map(|price| CostDto { amount: token_cost(summary.usage, &price), currency: price.currency });
         Self {
             id: summary.id.to_string(),
             title: summary.title,
@@ -154,6 +173,7 @@ impl From<ConversationState> for SessionDto {
                 output_tokens: summary.usage.output_tokens,
                 cached_tokens: summary.usage.cached_tokens,
             },
+            cost,
             running,
             open_approvals: open_questions,
         }
@@ -785,6 +805,7 @@ pub(crate) struct UndoOutcomeDto {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuditedCall {
     /// Its record, as the log has it.
+    #[schemars(with = "audited::RecordDto")]
     pub(crate) record: Value,
     /// What it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -844,7 +865,7 @@ pub(crate) struct ModelList {
 pub(crate) struct AgentDto {
     /// Its name.
     pub(crate) name: String,
-    /// The trust level that it declares.
+    /// The trust level of its sessions, unless they choose another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trust: Option<TrustDto>,
     /// Its model, if it declares one.

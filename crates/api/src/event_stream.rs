@@ -41,8 +41,9 @@ pub(crate) async fn session_events(
     QueryOf(query): QueryOf<AfterQuery>,
 ) -> ApiResult<Response<Body>> {
     let id = session_id(&id)?;
-    let last = headers.get(LAST_EVENT_ID).and_then(|last| last.to_str().ok()?.parse().ok());
-    let after = last.or(query.after).unwrap_or(0);
+    let last: Option<u64> = headers.get(LAST_EVENT_ID).and_then(|last| last.to_str().ok()?.parse().ok());
+    // A browser's `EventSource` repeats the address that it was opened with; whichever is greater was seen later.
+    let after = last.max(query.after).unwrap_or(0);
     let subscription = state.conversations.subscribe(&client.principal, &id, after).await;
     let mut subscription = subscription.map_err(of_conversation)?;
     let permit = permit(&client)?;
@@ -58,8 +59,10 @@ pub(crate) async fn session_events(
                         let text: String = frames.iter().map(|frame| block(Some(frame.seq), &frame.event, &frame.data)).collect();
                         events.send(text).await?;
                     }
-                    Delivery::Reset { seq } => {
-                        events.send(block(None, "chat:reset", &json!({"seq": seq}).to_string())).await?;
+                    Delivery::Reset { seq, resume } => {
+                        // An `EventSource` reconnects with the last id: without this one it would be reset again, without end.
+                        let data = json!({"seq": seq}).to_string();
+                        events.send(block(Some(resume), "chat:reset", &data)).await?;
                         return Some(());
                     }
                     Delivery::Deleted => {
@@ -84,6 +87,7 @@ pub(crate) async fn activity(
 ) -> ApiResult<Response<Body>> {
     let permit = permit(&client)?;
     let mut activity = state.conversations.activity();
+    state.conversations.note_reader(&client.principal);
     Ok(respond(move |events| async move {
         let mut beat = interval(state.heartbeat);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,6 +111,7 @@ pub(crate) async fn activity(
                 },
                 _ = beat.tick() => {
                     client.check_credential(&state).await.ok()?;
+                    state.conversations.note_reader(&client.principal);
                     events.send(block(None, "chat:heartbeat", "{}")).await?;
                 }
                 () = permit.ending().cancelled() => return Some(()),

@@ -62,11 +62,18 @@ pub(crate) fn of_conversation(error: ConversationError) -> Problem {
 pub(crate) fn of_answer(error: AnswerError) -> Problem {
     match error {
         AnswerError::Unknown => not_found(error.to_string()),
+        AnswerError::Expired => conflict(ErrorCode::ApprovalExpired.as_str(), error.to_string())
+            .stage(Stage::Approval.as_str())
+            .help("the caller can make the call again"),
+        AnswerError::Withdrawn => {
+            conflict(ErrorCode::Cancelled.as_str(), error.to_string()).stage(Stage::Approval.as_str())
+        }
         AnswerError::Answered(before) => conflict("already_answered", error_text(&before.approved))
+            .stage(Stage::Approval.as_str())
             .with("answeredBy", json!(ParticipantDto::from(&before.by)))
             .with("approved", json!(before.approved))
             .with("scope", json!(before.scope.as_str())),
-        AnswerError::Invalid(detail) => invalid(detail),
+        AnswerError::Invalid(detail) => invalid(detail).stage(Stage::Approval.as_str()),
     }
 }
 

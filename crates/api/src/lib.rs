@@ -17,6 +17,6 @@ mod websocket;
 mod event_stream;
 mod openapi;
 
-pub use openapi::{document, event_schemas};
+pub use openapi::{document, event_schemas, schema_of_event};
 pub use routes::router;
 pub use state::ApiParts;

@@ -1,9 +1,9 @@
 //! The WebSocket of a session: its events, and what a client sends.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts as _, Query, Request, State};
 use axum::http::Response;
@@ -61,12 +61,13 @@ async fn upgrade(state: Arc<ApiState>, mut client: Client, request: Request) -> 
     let id = session_id(&session)?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|_| invalid("this is no WebSocket handshake"))?;
-    client.principal.participant.client = Some(state.connection_name());
     // Before the upgrade, so that a session of another caller is answered like one that does not exist.
     let session = state.conversations.get(&client.principal, &id).await.map_err(of_conversation)?;
     let subscription = state.conversations.subscribe(&client.principal, &id, after.unwrap_or(0)).await;
     let subscription = subscription.map_err(of_conversation)?;
     let permit = permit(&client)?;
+    let name = state.connections.open(client.principal.owner.clone());
+    client.principal.participant.client = Some(name.name.clone());
     let upgrade = upgrade
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(0)
@@ -79,9 +80,11 @@ async fn upgrade(state: Arc<ApiState>, mut client: Client, request: Request) -> 
         "heartbeatMs": u64::try_from(state.heartbeat.as_millis()).unwrap_or(u64::MAX),
     });
     let response = upgrade.on_upgrade(move |socket| async move {
-        let connection = Connection { beat: beat(state.heartbeat), socket, state, client, id, wrong: 0 };
+        let (beat, heard_at) = (beat(state.heartbeat), Instant::now());
+        let connection = Connection { beat, heard_at, socket, state, client, id, wrong: 0 };
         // The error of a socket is its end.
         let _ = connection.run(subscription, permit, &hello).await;
+        drop(name);
     });
     Ok(response.into_response())
 }
@@ -100,6 +103,8 @@ struct Connection {
     client: Client,
     id: SessionId,
     beat: Interval,
+    /// When the client last sent something, its answers to pings included.
+    heard_at: Instant,
     /// Messages in a row that were wrong.
     wrong: u32,
 }
@@ -116,7 +121,7 @@ impl Connection {
             tokio::select! {
                 delivery = subscription.next() => match delivery {
                     Delivery::Events(frames) => self.send_frames(&frames).await?,
-                    Delivery::Reset { seq } => {
+                    Delivery::Reset { seq, .. } => {
                         self.send_own("chat:reset", &json!({"seq": seq})).await?;
                         return self.close(RESET, "events were missed").await;
                     }
@@ -127,6 +132,7 @@ impl Connection {
                 },
                 message = self.socket.recv() => {
                     let Some(Ok(message)) = message else { return Err(SocketEnded) };
+                    self.heard_at = Instant::now();
                     if let Err(lapsed) = self.client.check_credential(&self.state).await {
                         return self.end_unauthenticated(&lapsed).await;
                     }
@@ -136,7 +142,12 @@ impl Connection {
                     if let Err(lapsed) = self.client.check_credential(&self.state).await {
                         return self.end_unauthenticated(&lapsed).await;
                     }
+                    // A peer that vanished without a word answers no ping. It resumes from its own number when it is back.
+                    if self.heard_at.elapsed() > self.state.heartbeat * 3 / 2 {
+                        return Err(SocketEnded);
+                    }
                     self.send_own("chat:heartbeat", &json!({})).await?;
+                    self.socket.send(Message::Ping(Bytes::new())).await.map_err(|_| SocketEnded)?;
                 }
                 () = permit.ending().cancelled() => return self.close(GOING_AWAY, "this gate is closing").await,
             }

@@ -23,9 +23,9 @@ pub use agent_source::{AgentSource, ReadyAgent};
 pub use approval_answer::{ApprovalScope, GivenAnswer, ToolApproval};
 pub use live::{
     ActivityKind, AnswerError, AnsweredQuestion, CallQuestion, ConversationError, ConversationParts,
-    ConversationState, ConversationUpdate, Conversations, Delivery, EventFrame, MessageSnapshot,
-    NewConversation, OutgoingMessage, Participant, Principal, QuestionSource, SentMessage, SessionActivity,
-    SessionPage, Subscription, TextAttachment, prompt_with,
+    ConversationState, ConversationUpdate, Conversations, Delivery, EventFrame, LiveEvent, MessageSnapshot,
+    NewConversation, OutgoingMessage, OwnerOf, Participant, Principal, QuestionSource, SentMessage,
+    SessionActivity, SessionPage, Subscription, TextAttachment, prompt_with,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use title::session_title;

@@ -22,7 +22,7 @@ steps:
   - say: I did not write it.
 """
 
-# What a generated request may not lead to.
+# What a generated request may not lead to. The document names every status of an operation, without a `default`: another one fails.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
@@ -81,7 +81,7 @@ class Generated(ApiTest):
             "--seed", "1",
             "--request-timeout", "20",
             # Streams do not end by themselves.
-            "--exclude-path-regex", "/events$",
+            "--exclude-path-regex", "/events$|^/ws$",
             "--no-color",
         ]  # fmt: skip
         environment = os.environ | {"HOME": str(self.place.config.parent), "COLUMNS": "140"}

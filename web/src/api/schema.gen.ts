@@ -502,6 +502,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Exchanges the person's token for the cookie of a browser */
+        post: operations["login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Removes the cookie; a request without an `Origin` of this server is refused */
+        post: operations["logout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ws": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The WebSocket of a session: its messages are `ChatFrame`s */
+        get: operations["openSocket"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -520,6 +571,8 @@ export interface components {
             version: string;
             /** @description The profile of the tools. */
             profile: string;
+            /** @description Tells this workspace from others, without naming its path. */
+            workspace: string;
             /** @description The names of the mounts, the workspace first. */
             mounts: string[];
             /** @description The model of new sessions, if one is configured. */
@@ -552,6 +605,8 @@ export interface components {
             messages: number;
             /** @description What it used so far. */
             usage: components["schemas"]["Usage"];
+            /** @description What that cost, if the configuration has a price for its model. */
+            cost?: components["schemas"]["Cost"] | null;
             /** @description Whether the model is at work. */
             running: boolean;
             /**
@@ -577,6 +632,16 @@ export interface components {
              * @description Of the requests' tokens, those that the model's server had cached.
              */
             cachedTokens: number;
+        };
+        /** @description What tokens cost. */
+        Cost: {
+            /**
+             * Format: double
+             * @description How much.
+             */
+            amount: number;
+            /** @description The currency, as the configuration names it. */
+            currency: string;
         };
         /** @description A session to be created. */
         NewSessionBody: {
@@ -1051,16 +1116,251 @@ export interface components {
             force?: boolean;
         };
         /** @description A part of a list. */
-        AnyValueList: {
+        AuditRecordList: {
             /** @description The items. */
-            items: unknown[];
+            items: components["schemas"]["AuditRecord"][];
             /** @description The `cursor` of the next part, if there is one. */
             nextCursor?: string | null;
+        };
+        /** @description A record, as the log has it. */
+        AuditRecord: {
+            /**
+             * Format: uint32
+             * @description The version of the format.
+             */
+            v: number;
+            /**
+             * Format: uint64
+             * @description Its number.
+             */
+            seq: number;
+            /** @description The hash of the line before. */
+            prev: string;
+            /** @description When it was written. */
+            timestamp: string;
+            /** @description The call. */
+            traceId: string;
+            /** @description The caller. */
+            caller: components["schemas"]["RecordedCaller"];
+            /** @description The tool. */
+            tool: components["schemas"]["RecordedTool"];
+            /** @description The request. */
+            request: components["schemas"]["RecordedRequest"];
+            /** @description `ALLOWED`, `DENIED` or `ERROR`. */
+            decision: components["schemas"]["RecordedDecision"];
+            /**
+             * @description The lasting grant that answered the question about the call.
+             * @default null
+             */
+            grant?: string | null;
+            /** @description Where and why it was denied or failed. */
+            denial?: components["schemas"]["RecordedDenial"] | null;
+            /** @description What left, as digests. */
+            response?: components["schemas"]["RecordedResponse"] | null;
+            /**
+             * @description What the call touched, as far as that is recorded.
+             * @default null
+             */
+            details?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description The labels of the session.
+             * @default null
+             */
+            flow?: unknown;
+            /**
+             * @description Set where calls have no record.
+             * @default null
+             */
+            gap?: unknown;
+            /**
+             * Format: double
+             * @description How long it took, in milliseconds.
+             */
+            duration: number;
+            /**
+             * Format: double
+             * @description How long a person was waited for, in milliseconds.
+             * @default null
+             */
+            waitedMs?: number | null;
+            /** @description The hash of this line up to here. */
+            hash: string;
+        };
+        /** @description The caller of a record. */
+        RecordedCaller: {
+            /** @description The subject. */
+            sub: string;
+            /** @description Its permissions. */
+            permissions: string[];
+            /**
+             * @description The agent.
+             * @default null
+             */
+            agent?: string | null;
+            /** @description The session. */
+            session: string;
+            /**
+             * @description The workflow run.
+             * @default null
+             */
+            run?: string | null;
+        };
+        /** @description The tool of a record. */
+        RecordedTool: {
+            /** @description Its name as requested. */
+            name: string;
+            /**
+             * @description Its class.
+             * @default null
+             */
+            classification?: string | null;
+            /**
+             * @description Its version.
+             * @default null
+             */
+            version?: string | null;
+        };
+        /** @description The request of a record. */
+        RecordedRequest: {
+            /** @description A keyed digest of the arguments. */
+            argsHash: string;
+            /**
+             * @description The same of the model's arguments, if a person changed them.
+             * @default null
+             */
+            changedFrom?: string | null;
+            /**
+             * @description The client's id for the call.
+             * @default null
+             */
+            clientCallId?: string | null;
+            /**
+             * @description Repairs of the arguments.
+             * @default []
+             */
+            repairs?: unknown[];
+            /**
+             * @description What a person allowed beyond the configuration.
+             * @default []
+             */
+            escalation?: string[];
+        };
+        /**
+         * @description The decision of a record.
+         * @enum {string}
+         */
+        RecordedDecision: "ALLOWED" | "DENIED" | "ERROR";
+        /** @description Where and why a call was denied or failed. */
+        RecordedDenial: {
+            /** @description The stage. */
+            stage: string;
+            /** @description The stable code. */
+            code: string;
+            /** @description The reason for the operator. */
+            reason: string;
+            /**
+             * Format: uint64
+             * @description How many calls the record stands for.
+             * @default null
+             */
+            count?: number | null;
+        };
+        /** @description What left, as digests. */
+        RecordedResponse: {
+            /** @description Fields that were masked, redacted or dropped. */
+            redactedFields: string[];
+            /** @description A keyed digest of the output. */
+            outputHash: string;
+            /**
+             * Format: uint64
+             * @description Its size.
+             */
+            outputBytes: number;
+        };
+        /** @description What the verification of the record found. */
+        AuditState: {
+            /** @description Whether the chain is unbroken and no call is missing. */
+            ok: boolean;
+            /**
+             * Format: uint64
+             * @description Valid records before the first problem.
+             */
+            records: number;
+            /**
+             * Format: uint64
+             * @description Day files with valid records.
+             */
+            days: number;
+            /** @description When the first one was written. */
+            firstTime?: string | null;
+            /** @description When the last one was written. */
+            lastTime?: string | null;
+            /**
+             * Format: uint64
+             * @description The number of the last one.
+             */
+            lastSeq?: number | null;
+            /** @description The hash of the last one. */
+            lastHash?: string | null;
+            /**
+             * Format: uint64
+             * @description Signed checkpoints that fit the chain.
+             */
+            checkpoints: number;
+            /**
+             * Format: uint64
+             * @description Records after the last of them: their removal would not be detected.
+             */
+            recordsAfterCheckpoint: number;
+            /**
+             * Format: uint64
+             * @description How many calls are known to have no record.
+             */
+            callsWithoutRecord: number;
+            /**
+             * Format: uint64
+             * @description Calls that a gate announced and no running gate will record: the next start does.
+             */
+            callsCutOff: number;
+            /** @description The times in which calls were not recorded. */
+            gaps: components["schemas"]["AuditGap"][];
+            /** @description The keys that signed the checkpoints. */
+            keys: string[];
+            /** @description Where the chain is broken. */
+            problem?: components["schemas"]["ChainProblem"] | null;
+        };
+        /** @description A time in which calls were not recorded. */
+        AuditGap: {
+            /** @description When it began. */
+            since: string;
+            /** @description When records were written again. */
+            until?: string | null;
+            /**
+             * Format: uint64
+             * @description How many calls, if that is known.
+             */
+            calls?: number | null;
+            /** @description The same in words. */
+            message: string;
+        };
+        /** @description Where the chain is broken. */
+        ChainProblem: {
+            /** @description The name of the file. */
+            file?: string | null;
+            /**
+             * Format: uint64
+             * @description The line in it, from 1.
+             */
+            line: number;
+            /** @description What is wrong. */
+            kind: string;
         };
         /** @description One call in full. */
         AuditedCall: {
             /** @description Its record, as the log has it. */
-            record: unknown;
+            record: components["schemas"]["AuditRecord"];
             /** @description What it changed. */
             change?: components["schemas"]["Change"] | null;
         };
@@ -1111,7 +1411,7 @@ export interface components {
         Agent: {
             /** @description Its name. */
             name: string;
-            /** @description The trust level that it declares. */
+            /** @description The trust level of its sessions, unless they choose another. */
             trust?: components["schemas"]["Trust"] | null;
             /** @description Its model, if it declares one. */
             model?: string | null;
@@ -1458,9 +1758,9 @@ export interface components {
             card: Record<string, never>;
             timeoutMs: number;
             expiresAt: string;
-            mayLast: boolean;
-            grants: Record<string, never>[];
             escalations?: components["schemas"]["Escalation"][];
+            mayLast: boolean;
+            grants: components["schemas"]["GrantOffer"][];
         };
         ChatToolAnswered: {
             toolId: string;
@@ -1481,7 +1781,12 @@ export interface components {
             /** @enum {unknown} */
             status: "success" | "error";
             result: string;
-            metadata: Record<string, never>;
+            metadata: components["schemas"]["ResultMetadata"];
+        };
+        ChatPlan: {
+            messageId: string;
+            toolId: string;
+            steps: components["schemas"]["PlanStep"][];
         };
         ChatContext: {
             usedTokens: number;
@@ -1499,18 +1804,27 @@ export interface components {
             attempt?: number;
             waitMs?: number;
             voided?: string;
+            type?: string;
+            title?: string;
+            status?: number;
+            stage?: string;
+            detail?: string;
+            help?: string;
+            answeredBy?: components["schemas"]["By"];
+            approved?: boolean;
+            scope?: string;
         };
         ChatStreamEnd: {
             reason: string;
             text: string;
-            usage: Record<string, never>;
+            usage: components["schemas"]["Usage"];
             iterations: number;
             sessionId?: string;
         };
         ChatSession: {
             title?: string;
             model?: string;
-            trust?: string;
+            trust?: components["schemas"]["Trust"];
         };
         ChatHello: {
             session: components["schemas"]["Session"];
@@ -1522,8 +1836,160 @@ export interface components {
         ChatReset: {
             seq: number;
         };
+        ChatHeartbeat: Record<string, never>;
+        ChatDeleted: Record<string, never>;
+        ResultMetadata: {
+            callId: string;
+            durationMs: number;
+            waitedMs?: number;
+            /** @enum {unknown} */
+            decision: "ALLOWED" | "DENIED" | "ERROR";
+            stage?: string;
+            code?: string;
+            structured?: unknown;
+            changedInput?: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        PlanStep: {
+            step: string;
+            /** @enum {unknown} */
+            status: "pending" | "in_progress" | "completed";
+        };
+        GrantOffer: {
+            id: string;
+            covers: string;
+            lasts: string;
+            text: string;
+            expiresAt: string | null;
+        };
+        /** @description A message of the WebSocket; `seq` is null for what concerns one connection alone */
+        ChatFrame: {
+            seq: number | null;
+            /** @enum {unknown} */
+            event: "chat:user-message" | "chat:text-delta" | "chat:thinking-delta" | "chat:tool-input-delta" | "chat:tool-start" | "chat:tool-delta" | "chat:tool-confirm" | "chat:tool-answered" | "chat:tool-withdrawn" | "chat:tool-result" | "chat:plan" | "chat:context" | "chat:notice" | "chat:error" | "chat:stream-end" | "chat:session" | "chat:hello" | "chat:reset" | "chat:heartbeat" | "chat:deleted";
+            data: Record<string, never>;
+        };
     };
-    responses: never;
+    responses: {
+        /** @description The body is not JSON, or is nested too deeply */
+        Problem400: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description No token or cookie that counts */
+        Problem401: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description This caller may not do that, or the request comes from another site */
+        Problem403: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description There is no such thing, or it is another caller's */
+        Problem404: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body did not arrive in time */
+        Problem408: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description It cannot be done as things are now */
+        Problem409: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is too long */
+        Problem413: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is not sent as JSON */
+        Problem415: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The request does not fit */
+        Problem422: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Too many requests */
+        Problem429: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description This machine failed; the log of the gate has the reason */
+        Problem500: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The model's server failed */
+        Problem502: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Too many streams or long requests, or the gate is closing */
+        Problem503: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -1549,15 +2015,10 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listSessions: {
@@ -1582,15 +2043,11 @@ export interface operations {
                     "application/json": components["schemas"]["SessionList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     createSession: {
@@ -1618,15 +2075,18 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            502: components["responses"]["Problem502"];
+            503: components["responses"]["Problem503"];
         };
     };
     getSession: {
@@ -1649,15 +2109,11 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     deleteSession: {
@@ -1681,15 +2137,18 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     updateSession: {
@@ -1719,15 +2178,19 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            502: components["responses"]["Problem502"];
+            503: components["responses"]["Problem503"];
         };
     };
     listMessages: {
@@ -1750,15 +2213,11 @@ export interface operations {
                     "application/json": components["schemas"]["SessionMessages"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     sendMessage: {
@@ -1788,15 +2247,19 @@ export interface operations {
                     "application/json": components["schemas"]["MessageSent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            502: components["responses"]["Problem502"];
+            503: components["responses"]["Problem503"];
         };
     };
     cancelTurn: {
@@ -1822,15 +2285,18 @@ export interface operations {
                     "application/json": components["schemas"]["Cancelled"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     streamEvents: {
@@ -1855,15 +2321,12 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     exportSession: {
@@ -1886,15 +2349,11 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     streamActivity: {
@@ -1915,15 +2374,10 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listTools: {
@@ -1944,15 +2398,10 @@ export interface operations {
                     "application/json": components["schemas"]["ToolList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     callTool: {
@@ -1980,15 +2429,18 @@ export interface operations {
                     "application/json": components["schemas"]["CallOutcome"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listApprovals: {
@@ -2011,15 +2463,11 @@ export interface operations {
                     "application/json": components["schemas"]["ApprovalList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getApproval: {
@@ -2042,15 +2490,11 @@ export interface operations {
                     "application/json": components["schemas"]["Approval"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     answerApproval: {
@@ -2080,15 +2524,18 @@ export interface operations {
                     "application/json": components["schemas"]["AnswerGiven"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listGrants: {
@@ -2109,15 +2556,10 @@ export interface operations {
                     "application/json": components["schemas"]["GrantList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     revokeGrant: {
@@ -2141,15 +2583,18 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listChanges: {
@@ -2174,15 +2619,12 @@ export interface operations {
                     "application/json": components["schemas"]["ChangeList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getChange: {
@@ -2205,15 +2647,11 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     undoChange: {
@@ -2243,15 +2681,18 @@ export interface operations {
                     "application/json": components["schemas"]["UndoOutcome"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listRecords: {
@@ -2278,18 +2719,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AnyValueList"];
+                    "application/json": components["schemas"]["AuditRecordList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     verifyRecord: {
@@ -2310,18 +2748,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": components["schemas"]["AuditState"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getRecord: {
@@ -2344,15 +2784,11 @@ export interface operations {
                     "application/json": components["schemas"]["AuditedCall"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listModels: {
@@ -2373,15 +2809,10 @@ export interface operations {
                     "application/json": components["schemas"]["ModelsAndProviders"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listAgents: {
@@ -2402,15 +2833,10 @@ export interface operations {
                     "application/json": components["schemas"]["AgentList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listServers: {
@@ -2431,15 +2857,10 @@ export interface operations {
                     "application/json": components["schemas"]["ServerList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     listPins: {
@@ -2460,15 +2881,11 @@ export interface operations {
                     "application/json": components["schemas"]["PinList"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     agreeToPin: {
@@ -2497,15 +2914,18 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getHealth: {
@@ -2526,15 +2946,10 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getTraffic: {
@@ -2555,15 +2970,11 @@ export interface operations {
                     "application/json": components["schemas"]["Traffic"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     streamTraffic: {
@@ -2584,15 +2995,11 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
     getOpenApi: {
@@ -2613,15 +3020,96 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
-            /** @description A problem */
-            default: {
+            401: components["responses"]["Problem401"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description The token of `keys/serve.token` */
+                    token: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The cookie is set */
+            200: {
                 headers: {
+                    "Set-Cookie"?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": {
+                        subject: string;
+                        auth: string;
+                    };
                 };
             };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            429: components["responses"]["Problem429"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    logout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The cookie is removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: components["responses"]["Problem403"];
+        };
+    };
+    openSocket: {
+        parameters: {
+            query: {
+                session: string;
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The connection is a WebSocket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
         };
     };
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde::Deserialize;
 use toolgate_conversation::GivenAnswer;
@@ -17,6 +17,9 @@ use crate::failure::{ApiResult, internal, not_found, of_answer};
 use crate::input::{JsonBody, QueryOf, call_id};
 use crate::state::ApiState;
 
+/// The name of the WebSocket of whoever answers over HTTP, so that the other clients see which of them it was.
+const CLIENT_HEADER: &str = "toolgate-client";
+
 #[derive(Deserialize)]
 pub(crate) struct ApprovalQuery {
     session: Option<String>,
@@ -27,6 +30,7 @@ pub(crate) async fn list(
     client: Client,
     QueryOf(query): QueryOf<ApprovalQuery>,
 ) -> Json<Page<ApprovalDto>> {
+    state.conversations.note_reader(&client.principal);
     let is_wanted = |approval: &ApprovalDto| query.session.is_none() || approval.session == query.session;
     let open = state.conversations.questions(&client.principal);
     Json(Page::whole(open.iter().map(|question| ApprovalDto::from(&**question)).filter(is_wanted).collect()))
@@ -46,10 +50,14 @@ pub(crate) async fn get(
 
 pub(crate) async fn answer(
     State(state): State<Arc<ApiState>>,
-    client: Client,
+    mut client: Client,
+    headers: HeaderMap,
     Path(id): Path<String>,
     JsonBody(answer): JsonBody<GivenAnswer>,
 ) -> ApiResult<Json<AnswerGiven>> {
+    let name = headers.get(CLIENT_HEADER).and_then(|name| name.to_str().ok());
+    let is_own = |name: &&str| state.connections.is_of(name, &client.principal.owner);
+    client.principal.participant.client = name.filter(is_own).map(str::to_owned);
     let given = state.conversations.answer(&client.principal, call_id(&id)?, answer);
     Ok(Json((&given.map_err(of_answer)?).into()))
 }

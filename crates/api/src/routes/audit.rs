@@ -6,12 +6,12 @@ use axum::Json;
 use axum::extract::{Path, State};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use toolgate_audit::{AuditError, Record, RecordFilter, VerifyOptions, VerifyReport};
-use toolgate_types::time::rfc3339_millis;
+use serde_json::Value;
+use toolgate_audit::{AuditError, Record, RecordFilter, VerifyOptions};
 use toolgate_types::{Decision, ErrorCode};
 
 use crate::client::Client;
+use crate::dto::audited::VerifyDto;
 use crate::dto::{AuditedCall, ChangeDto, Page, to_json};
 use crate::failure::{ApiResult, internal, invalid, not_found, not_permitted};
 use crate::input::{QueryOf, call_id, page_size};
@@ -119,7 +119,7 @@ async fn read(
     }
 }
 
-pub(crate) async fn verify(State(state): State<Arc<ApiState>>, client: Client) -> ApiResult<Json<Value>> {
+pub(crate) async fn verify(State(state): State<Arc<ApiState>>, client: Client) -> ApiResult<Json<VerifyDto>> {
     if !client.sees_everyone() {
         let help = "the permission `audit:read` allows it";
         return Err(not_permitted("the record of all callers is verified by its operator", help));
@@ -134,30 +134,5 @@ pub(crate) async fn verify(State(state): State<Arc<ApiState>>, client: Client) -
         toolgate_audit::verify(&settings.audit_dir, &options)
     });
     let report = report.await.ok().and_then(Result::ok).ok_or_else(|| internal("verifying the record"))?;
-    Ok(Json(report_json(&report)))
-}
-
-fn report_json(report: &VerifyReport) -> Value {
-    let problem = report.problem.as_ref().map(|problem| {
-        json!({
-            "file": problem.file.file_name().map(|name| name.to_string_lossy()), "line": problem.line,
-            "kind": problem.kind.as_str(),
-        })
-    });
-    let gaps = report.gaps.iter().map(|gap| {
-        json!({
-            "since": rfc3339_millis(gap.since), "until": gap.until.map(rfc3339_millis),
-            "calls": gap.calls, "message": gap.to_string(),
-        })
-    });
-    json!({
-        "ok": problem.is_none() && !report.is_incomplete(),
-        "records": report.records, "days": report.days,
-        "firstTime": report.first_time.map(rfc3339_millis), "lastTime": report.last_time.map(rfc3339_millis),
-        "lastSeq": report.last_seq, "lastHash": report.last_hash,
-        "checkpoints": report.checkpoints, "recordsAfterCheckpoint": report.records_after_checkpoint,
-        "callsWithoutRecord": report.calls_without_record(), "gaps": gaps.collect::<Vec<_>>(),
-        "keys": report.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "problem": problem,
-    })
+    Ok(Json((&report).into()))
 }

@@ -36,9 +36,16 @@ pub(crate) async fn me(State(state): State<Arc<ApiState>>, client: Client) -> Js
         trust: caller.trust.into(),
         version: VERSION,
         profile: state.settings.profile.name(),
+        workspace: workspace_id(&state.settings.workspace),
         mounts: state.workspace.mounts().iter().map(|mount| mount.alias().to_owned()).collect(),
         default_model: default_model(&state),
     })
+}
+
+/// The beginning of a digest of its path.
+fn workspace_id(path: &std::path::Path) -> String {
+    let digest = Sha256::of(path.as_os_str().as_encoded_bytes()).to_string();
+    digest.chars().take(16).collect()
 }
 
 fn default_model(state: &ApiState) -> Option<String> {
@@ -97,7 +104,7 @@ fn add_unlisted(list: &mut ModelList, default: Option<String>) {
 pub(crate) async fn agents(State(state): State<Arc<ApiState>>, _: Client) -> Json<Page<AgentDto>> {
     let agent = |agent: &toolgate_manifest::AgentConfig| AgentDto {
         name: agent.name.value.to_string(),
-        trust: agent.trust.as_ref().map(|trust| trust.value.into()),
+        trust: state.conversations.declared_trust(Some(&agent.name.value)).map(Into::into),
         model: agent.conversation.model.as_ref().map(|model| model.value.clone()),
         tools: agent
             .tool_permissions
@@ -107,7 +114,7 @@ pub(crate) async fn agents(State(state): State<Arc<ApiState>>, _: Client) -> Jso
             .map(|tool| tool.tool.value.to_string())
             .collect(),
     };
-    Json(Page::whole(state.settings.loaded.config.agents.iter().map(agent).collect()))
+    Json(Page::whole(state.conversations.agents().iter().map(agent).collect()))
 }
 
 pub(crate) async fn servers(

@@ -61,6 +61,42 @@ pub(crate) struct ApiOperation {
     pub(crate) route: fn() -> MethodRouter<Arc<ApiState>>,
 }
 
+impl ApiOperation {
+    /// The statuses of its problems.
+    pub(crate) fn problems(&self) -> Vec<u16> {
+        let is_get = self.method == "get";
+        // The credential, the limits, and a journal, record or database that fails.
+        let mut statuses = vec![401, 429, 500, 503];
+        if !is_get {
+            // Another site, the body, and a repeated key.
+            statuses.extend([400, 403, 408, 409, 413, 415, 422]);
+        }
+        if self.path.contains('{') {
+            statuses.push(404);
+        }
+        if !self.query.is_empty() {
+            statuses.push(422);
+        }
+        statuses.extend(self.own_problems());
+        statuses.sort_unstable();
+        statuses.dedup();
+        statuses
+    }
+
+    /// Those that follow from what it does.
+    fn own_problems(&self) -> &'static [u16] {
+        match self.id {
+            "listRecords" | "listPins" | "getTraffic" | "streamTraffic" => &[403],
+            "listSessions" => &[422],
+            // The cursor is an id.
+            "listChanges" => &[404],
+            "callTool" => &[404],
+            "createSession" | "updateSession" | "sendMessage" => &[502],
+            _ => &[],
+        }
+    }
+}
+
 fn of<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
@@ -108,8 +144,8 @@ pub(crate) const OPERATIONS: &[ApiOperation] = &[
     operation!(get "/changes" "listChanges" "What calls changed, newest first", [("session", "string"), ("cursor", "string"), ("limit", "integer")], None, 200 AnswerContent::Json(of::<dto::Page<dto::ChangeDto>>), changes::list),
     operation!(get "/changes/{callId}" "getChange" "What one call changed, with differences", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::ChangeDto>), changes::get),
     operation!(post "/changes/{callId}/undo" "undoChange" "Undoes what a call changed", NO_QUERY, Some(of::<dto::UndoBody>), 200 AnswerContent::Json(of::<dto::UndoOutcomeDto>), changes::undo),
-    operation!(get "/audit" "listRecords" "Records, newest first", [("tool", "string"), ("decision", "string"), ("caller", "string"), ("session", "string"), ("since", "string"), ("until", "string"), ("cursor", "integer"), ("limit", "integer")], None, 200 AnswerContent::Json(of::<dto::Page<serde_json::Value>>), audit::list),
-    operation!(post "/audit/verify" "verifyRecord" "Verifies the chain of the record", NO_QUERY, None, 200 AnswerContent::AnyJson, audit::verify),
+    operation!(get "/audit" "listRecords" "Records, newest first", [("tool", "string"), ("decision", "string"), ("caller", "string"), ("session", "string"), ("since", "string"), ("until", "string"), ("cursor", "integer"), ("limit", "integer")], None, 200 AnswerContent::Json(of::<dto::Page<dto::audited::RecordDto>>), audit::list),
+    operation!(post "/audit/verify" "verifyRecord" "Verifies the chain of the record", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::audited::VerifyDto>), audit::verify),
     operation!(get "/audit/{callId}" "getRecord" "One call in full", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::AuditedCall>), audit::get),
     operation!(get "/models" "listModels" "Models that can be used", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::ModelList>), catalogue::models),
     operation!(get "/agents" "listAgents" "Declared agents", NO_QUERY, None, 200 AnswerContent::Json(of::<dto::Page<dto::AgentDto>>), catalogue::agents),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -11,6 +11,7 @@ use toolgate_assembly::settings::Settings;
 use toolgate_assembly::trust::ProjectInstructions;
 use toolgate_gate::Approver;
 use toolgate_llm::ModelName;
+use toolgate_manifest::{AgentConfig, TokenPrice};
 use toolgate_session::{
     ListFilter, NewSession, SessionError, SessionOwner, SessionStore, SessionSummary, Transcript,
 };
@@ -22,9 +23,10 @@ use super::activity::{ActivityKind, SessionActivity};
 use super::error::ConversationError;
 use super::event::LiveEvent;
 use super::live_conversation::{CachedAgent, LiveConversation, MessageSnapshot};
-use super::participant::Principal;
+use super::participant::{Principal, stricter};
 use super::questions::{
-    AnswerError, AnsweredQuestion, CallQuestion, ClientApprover, QuestionSource, Questions,
+    AnswerError, AnsweredQuestion, CallQuestion, ClientApprover, McpApprover, OwnerOf, QuestionSource,
+    Questions,
 };
 use super::subscription::Subscription;
 use super::turn::{OutgoingMessage, PreparedTurn, TurnGuard};
@@ -62,6 +64,8 @@ pub struct ConversationParts {
     pub store: SessionStore,
     /// The model of new conversations, if the operator named one.
     pub default_model: Option<String>,
+    /// The agents that the configuration declares now.
+    pub agents: watch::Receiver<Vec<AgentConfig>>,
 }
 
 /// The conversations of a process. Clones share them.
@@ -134,6 +138,8 @@ pub struct ConversationState {
     pub running: bool,
     /// How many questions are open.
     pub open_questions: usize,
+    /// What the tokens of its model cost, if the configuration says so.
+    pub price: Option<TokenPrice>,
 }
 
 /// A part of a list of conversations.
@@ -231,9 +237,9 @@ impl Conversations {
             let message = format!("this caller cannot act as the agent `{asked}`");
             return Err(ConversationError::invalid(message, "leave `agent` out"));
         }
-        match self.shared.parts.settings.loaded.config.agent(asked.as_str()) {
-            Some(_) => Ok(Some(asked)),
-            None => Err(ConversationError::invalid(
+        match self.agents().iter().any(|agent| agent.name.value == asked) {
+            true => Ok(Some(asked)),
+            false => Err(ConversationError::invalid(
                 format!("there is no agent `{asked}`"),
                 "declare it under `agents:`, or leave `agent` out",
             )),
@@ -326,13 +332,32 @@ impl Conversations {
         let of_this = |question: &&Arc<CallQuestion>| question.session.as_ref() == Some(&summary.id);
         let open_questions = self.shared.questions.open(&who.owner).iter().filter(of_this).count();
         let trust = who.trust_in(&summary, self.declared_trust(summary.agent.as_ref()));
-        ConversationState { trust, summary, running, open_questions }
+        let price = self.price(&summary.model);
+        ConversationState { trust, summary, running, open_questions, price }
     }
 
-    /// The trust level that a declared agent has.
-    fn declared_trust(&self, agent: Option<&AgentName>) -> Option<Trust> {
-        let declared = agent.and_then(|agent| self.settings().loaded.config.agent(agent.as_str()));
-        declared.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value)
+    /// The agents that the configuration declares now.
+    #[must_use]
+    pub fn agents(&self) -> Vec<AgentConfig> {
+        self.shared.parts.agents.borrow().clone()
+    }
+
+    /// The trust level that a declared agent has. A stricter one counts as soon as it is declared, a laxer one from the next start on.
+    #[must_use]
+    pub fn declared_trust(&self, agent: Option<&AgentName>) -> Option<Trust> {
+        let (agent, settings) = (agent?, self.settings());
+        let level = |declared: &AgentConfig| {
+            declared.trust.as_ref().map_or(settings.caller.trust, |trust| trust.value)
+        };
+        let now = self.shared.parts.agents.borrow().iter().find(|one| one.name.value == *agent).map(level)?;
+        let begun = settings.loaded.config.agent(agent.as_str()).map_or(settings.caller.trust, level);
+        Some(stricter(now, begun))
+    }
+
+    /// What the tokens of a model cost, if its provider declares a price.
+    fn price(&self, model: &ModelName) -> Option<TokenPrice> {
+        let servers = &self.settings().loaded.config.models;
+        servers.iter().find(|server| server.name.value == model.provider)?.price.clone()
     }
 
     /// Changes the title, the model or the trust level.
@@ -544,16 +569,15 @@ impl Conversations {
         self.approver(who, session, QuestionSource::Api, None)
     }
 
-    /// An approver that asks the clients of an owner about the calls of an MCP client.
+    /// An approver for the calls of MCP clients that cannot ask a person themselves: it asks the other clients of the same owner.
     #[must_use]
-    pub fn mcp_approver(&self, owner: SessionOwner) -> Arc<dyn Approver> {
-        Arc::new(ClientApprover {
-            questions: self.shared.questions.clone(),
-            owner,
-            session: None,
-            source: QuestionSource::Mcp,
-            conversation: None,
-        })
+    pub fn mcp_approver(&self, owner_of: OwnerOf) -> Arc<dyn Approver> {
+        Arc::new(McpApprover { questions: self.shared.questions.clone(), owner_of })
+    }
+
+    /// A client looks at the open questions of its owner, or listens for them. Whoever does so within a minute is asked about calls of MCP clients.
+    pub fn note_reader(&self, who: &Principal) {
+        self.shared.questions.note_reader(&who.owner);
     }
 
     fn approver(

@@ -105,6 +105,11 @@ impl EventLog {
         self.last
     }
 
+    /// Events up to this number are no longer there.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
     /// Sets the bound for a running turn, or between turns.
     pub(crate) fn set_running(&mut self, is_running: bool) {
         self.max_bytes = if is_running { MAX_RUNNING_BYTES } else { MAX_IDLE_BYTES };

@@ -86,6 +86,14 @@ impl LiveConversation {
         self.lock().log.last()
     }
 
+    /// The last number that was given, and the one after which a client goes on that missed events.
+    pub(crate) fn reset_point(&self) -> (u64, u64) {
+        let state = self.lock();
+        let last = state.log.last();
+        let start = state.turn.as_ref().and_then(|turn| turn.start);
+        (last, start.map_or(last, |start| start.seq.max(state.log.floor())))
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.lock().turn.is_some()
     }

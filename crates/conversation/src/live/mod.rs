@@ -17,9 +17,10 @@ pub use conversations::{
     SessionPage,
 };
 pub use error::ConversationError;
+pub use event::LiveEvent;
 pub use event_log::EventFrame;
 pub use live_conversation::MessageSnapshot;
 pub use participant::{Participant, Principal};
-pub use questions::{AnswerError, AnsweredQuestion, CallQuestion, QuestionSource};
+pub use questions::{AnswerError, AnsweredQuestion, CallQuestion, OwnerOf, QuestionSource};
 pub use subscription::{Delivery, Subscription};
 pub use turn::{OutgoingMessage, TextAttachment, prompt_with};

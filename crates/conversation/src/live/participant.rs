@@ -65,7 +65,7 @@ impl Principal {
 }
 
 /// The stricter of two trust levels.
-fn stricter(one: Trust, other: Trust) -> Trust {
+pub(crate) fn stricter(one: Trust, other: Trust) -> Trust {
     let strictness = |trust| match trust {
         Trust::Supervised => 2,
         Trust::Guided => 1,

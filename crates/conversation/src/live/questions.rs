@@ -1,15 +1,15 @@
 //! Open questions about calls. The first answer decides; a question is closed by its answer, by the end of its call, or by the gate's timeout.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{broadcast, oneshot};
 use toolgate_gate::{ApprovalReply, ApprovalRequest, ApprovalUnavailable, Approver};
 use toolgate_session::SessionOwner;
-use toolgate_types::{CallId, SessionId};
+use toolgate_types::{CallId, Caller, SessionId};
 
 use super::activity::{ActivityKind, SessionActivity};
 use super::event::LiveEvent;
@@ -18,8 +18,14 @@ use super::live_conversation::LiveConversation;
 use super::participant::{Participant, Principal};
 use crate::approval_answer::{ApprovalScope, GivenAnswer};
 
-/// How many answered questions are remembered, for answers that come too late.
-const MAX_ANSWERED: usize = 512;
+/// How many questions are remembered that are no longer open, for answers that come too late.
+const MAX_CLOSED: usize = 512;
+
+/// Whoever looked at its questions this recently, or listens for them, is asked about the calls of its MCP clients.
+const READER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A question whose time is nearly up when its call gives it up was not withdrawn for another reason.
+const EXPIRY_SLACK: Duration = Duration::from_millis(250);
 
 /// Where a question comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +65,16 @@ pub struct CallQuestion {
     pub asked_at: SystemTime,
 }
 
+impl CallQuestion {
+    /// Why it is closed, if without an answer.
+    fn unanswered(&self) -> AnswerError {
+        match SystemTime::now() + EXPIRY_SLACK >= self.request.expires_at {
+            true => AnswerError::Expired,
+            false => AnswerError::Withdrawn,
+        }
+    }
+}
+
 /// An answer that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnsweredQuestion {
@@ -73,9 +89,15 @@ pub struct AnsweredQuestion {
 /// Why an answer does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// No such question is open, or it belongs to another caller: the two are not distinguished.
-    #[error("no question is open about this call: it was never asked, or its time is up")]
+    /// There is no such question, or it belongs to another caller: the two are not distinguished.
+    #[error("there is no question about this call")]
     Unknown,
+    /// Nobody answered in time, and the call was denied.
+    #[error("nobody answered this question in time, and its call was denied")]
+    Expired,
+    /// Its call ended before an answer came.
+    #[error("this question was withdrawn: its call was cancelled")]
+    Withdrawn,
     /// It was answered before.
     #[error("this question was answered already")]
     Answered(AnsweredQuestion),
@@ -94,7 +116,19 @@ pub(crate) struct Questions {
 #[derive(Default)]
 struct QuestionState {
     open: BTreeMap<CallId, AwaitedQuestion>,
-    answered: VecDeque<(CallId, SessionOwner, AnsweredQuestion)>,
+    /// Why questions are no longer open, the oldest first.
+    closed: VecDeque<(CallId, SessionOwner, AnswerError)>,
+    /// When each owner's clients last looked at its questions.
+    readers: HashMap<SessionOwner, Instant>,
+}
+
+impl QuestionState {
+    fn close(&mut self, call: CallId, owner: SessionOwner, why: AnswerError) {
+        if self.closed.len() >= MAX_CLOSED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((call, owner, why));
+    }
 }
 
 struct AwaitedQuestion {
@@ -159,6 +193,19 @@ impl Questions {
         self.lock().open.values().map(|pending| Arc::clone(&pending.question)).collect()
     }
 
+    /// A client of this owner looks at its questions.
+    pub(crate) fn note_reader(&self, owner: &SessionOwner) {
+        let (now, mut state) = (Instant::now(), self.lock());
+        state.readers.retain(|_, at| now.saturating_duration_since(*at) < READER_TIMEOUT);
+        state.readers.insert(owner.clone(), now);
+    }
+
+    /// Whether somebody would see a question to this owner.
+    fn has_reader(&self, owner: &SessionOwner) -> bool {
+        let at = self.lock().readers.get(owner).copied();
+        at.is_some_and(|at| at.elapsed() < READER_TIMEOUT)
+    }
+
     /// How many questions are open, of all owners.
     pub(crate) fn count(&self) -> usize {
         self.lock().open.len()
@@ -179,9 +226,8 @@ impl Questions {
         match state.open.get(&call) {
             Some(pending) if pending.question.owner == who.owner => {}
             _ => {
-                let before = state.answered.iter().find(|(id, owner, _)| *id == call && *owner == who.owner);
-                return Err(before
-                    .map_or(AnswerError::Unknown, |(_, _, before)| AnswerError::Answered(before.clone())));
+                let before = state.closed.iter().find(|(id, owner, _)| *id == call && *owner == who.owner);
+                return Err(before.map_or(AnswerError::Unknown, |(_, _, why)| why.clone()));
             }
         }
         let reply = answer.into_reply().map_err(invalid)?;
@@ -189,14 +235,13 @@ impl Questions {
             check_offered(&pending.question.request, &reply).map_err(invalid)?;
         }
         let Some(pending) = state.open.remove(&call) else { return Err(AnswerError::Unknown) };
-        // The gate gave up the question in this moment: its time is up.
+        // The gate gave up the question in this moment.
         if pending.answer.send(reply).is_err() {
-            return Err(AnswerError::Unknown);
+            let why = pending.question.unanswered();
+            state.close(call, who.owner.clone(), why.clone());
+            return Err(why);
         }
-        if state.answered.len() >= MAX_ANSWERED {
-            state.answered.pop_front();
-        }
-        state.answered.push_back((call, who.owner.clone(), given.clone()));
+        state.close(call, who.owner.clone(), AnswerError::Answered(given.clone()));
         drop(state);
         if let Some(conversation) = pending.conversation {
             let reason = reason.filter(|_| !approved);
@@ -238,7 +283,13 @@ struct OpenQuestionGuard {
 
 impl Drop for OpenQuestionGuard {
     fn drop(&mut self) {
-        self.questions.lock().open.remove(&self.call);
+        let mut state = self.questions.lock();
+        // An answered question is not open any more.
+        if let Some(pending) = state.open.remove(&self.call) {
+            let why = pending.question.unanswered();
+            state.close(self.call, self.owner.clone(), why);
+        }
+        drop(state);
         let kind = ActivityKind::QuestionClosed(self.call);
         let _ = self.questions.activity.send(SessionActivity { owner: self.owner.clone(), kind });
     }
@@ -263,5 +314,30 @@ impl Approver for ClientApprover {
             asked_at: SystemTime::now(),
         };
         self.questions.ask(question, self.conversation.clone())
+    }
+}
+
+/// Whose the questions about a caller's calls are.
+pub type OwnerOf = Box<dyn Fn(&Caller) -> SessionOwner + Send + Sync>;
+
+/// Asks about the calls of MCP clients that cannot ask a person themselves, if somebody would see it.
+pub(crate) struct McpApprover {
+    pub(crate) questions: Questions,
+    pub(crate) owner_of: OwnerOf,
+}
+
+impl Approver for McpApprover {
+    fn ask(&self, request: ApprovalRequest) -> Pin<Box<dyn Future<Output = ApprovalReply> + Send + '_>> {
+        let owner = (self.owner_of)(&request.caller);
+        if !self.questions.has_reader(&owner) {
+            let remedy =
+                "open the page of `toolgate serve`, or read `GET /api/v1/events`, and make the call again";
+            return Box::pin(
+                async move { ApprovalReply::Unavailable(ApprovalUnavailable::for_operator(remedy)) },
+            );
+        }
+        let asked_at = SystemTime::now();
+        let question = CallQuestion { request, owner, session: None, source: QuestionSource::Mcp, asked_at };
+        self.questions.ask(question, None)
     }
 }

@@ -20,6 +20,9 @@ pub enum Delivery {
     Reset {
         /// The last number that was given.
         seq: u64,
+        /// The events after this number are not among the stored messages, or are the oldest that are left: a client that goes on from here, and ignores
+        /// what the messages have, misses nothing that can still be had.
+        resume: u64,
     },
     /// The conversation was deleted.
     Deleted,
@@ -49,7 +52,10 @@ impl Subscription {
             self.changed.borrow_and_update();
             match self.conversation.read(self.after, MAX_BATCH_BYTES) {
                 None => return Delivery::Deleted,
-                Some(LogRead::Gap) => return Delivery::Reset { seq: self.conversation.last_seq() },
+                Some(LogRead::Gap) => {
+                    let (seq, resume) = self.conversation.reset_point();
+                    return Delivery::Reset { seq, resume };
+                }
                 Some(LogRead::Frames(frames)) => {
                     let mut all: Vec<EventFrame> = self.again.drain(..).collect();
                     if let Some(last) = frames.last() {

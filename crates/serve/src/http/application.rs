@@ -16,7 +16,7 @@ use toolgate_types::{Caller, Sha256};
 
 use super::connected_clients::{ConnectedClients, CountedStream, ServedClient};
 use super::connection_slots::ConnectionSlot;
-use crate::mcp::KeyedSemaphore;
+use crate::mcp::{AuthMethod, IdentityDigests, KeyedSemaphore};
 
 /// The API, and the page.
 #[derive(Clone, Default)]
@@ -67,6 +67,14 @@ pub enum ClientOwner {
     Person,
     /// A caller with a token of its own: a digest of its identity, without its permissions.
     Caller(Sha256),
+}
+
+impl ClientOwner {
+    /// Whose the questions are of a caller that proved itself with a token of its own.
+    #[must_use]
+    pub fn of_token(caller: &Caller) -> Self {
+        Self::Caller(IdentityDigests::new(AuthMethod::Verified, caller).owner.into())
+    }
 }
 
 /// How a client authenticated.

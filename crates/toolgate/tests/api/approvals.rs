@@ -97,7 +97,8 @@ fn a_question_without_an_answer_expires_and_its_call_is_denied() {
     assert_eq!(socket.wait("chat:stream-end")["reason"], "done");
     // A late answer is none, and the answer of another question is not either.
     let late = person.post(&format!("approvals/{id}"), &json!({"approved": true}));
-    assert_eq!(late.problem(), (404, "not_found".to_owned()));
+    assert_eq!(late.problem(), (409, "approval_expired".to_owned()));
+    assert_eq!(late.json()["stage"], "APPROVAL");
     assert_eq!(person.get("approvals").expect(200)["items"], json!([]));
     assert!(!gate.place.workspace.join("b.txt").exists());
 }
@@ -175,5 +176,142 @@ fn a_call_of_a_program_is_asked_about_too() {
         person.post(&path, &json!({"approved": true})).expect(200);
         let outcome = calling.join().unwrap().expect(200);
         assert_eq!((&outcome["decision"], &outcome["callId"]), (&json!("ALLOWED"), &question["id"]));
+    });
+}
+
+#[test]
+fn a_question_that_was_withdrawn_says_so_and_one_that_never_was_is_unknown() {
+    let gate = Gate::serve(WRITING);
+    let person = gate.person();
+    let (session, mut socket, confirm) = asked(&person);
+    let path = format!("approvals/{}", confirm["toolId"].as_str().unwrap());
+    person.post(&format!("sessions/{session}/cancel"), &json!({})).expect(202);
+    socket.wait("chat:stream-end");
+    let late = person.post(&path, &json!({"approved": true}));
+    assert_eq!(late.problem(), (409, "cancelled".to_owned()));
+    let other = "approvals/01a1f0d1-4899-74d6-9d54-14d8ae08004d";
+    assert_eq!(person.post(other, &json!({"approved": true})).problem(), (404, "not_found".to_owned()));
+}
+
+#[test]
+fn an_answer_over_http_names_the_window_that_gave_it() {
+    let gate = Gate::serve(WRITING);
+    let person = gate.person();
+    let (session, mut first, confirm) = asked(&person);
+    let mut second = person.socket(&session, first.last_seq());
+    let name = second.wait("chat:hello")["client"].as_str().unwrap().to_owned();
+    let path = format!("approvals/{}", confirm["toolId"].as_str().unwrap());
+    let given = person.header("Toolgate-Client", &name).post(&path, &json!({"approved": true})).expect(200);
+    assert_eq!(given["by"]["client"], name);
+    assert_eq!(first.wait("chat:tool-answered")["by"]["client"], name);
+    // Whoever comes too late learns the same.
+    let late = person.header("Toolgate-Client", "c1").post(&path, &json!({"approved": false}));
+    assert_eq!(late.problem(), (409, "already_answered".to_owned()));
+    assert_eq!(
+        (&late.json()["answeredBy"]["client"], &late.json()["stage"]),
+        (&json!(name), &json!("APPROVAL"))
+    );
+}
+
+#[test]
+fn a_name_counts_only_for_whom_it_was_given_to() {
+    let gate = Gate::jwt(WRITING);
+    let permitted = ["--permission", "files:read", "--permission", "files:write"];
+    let (alice, again) = (gate.caller("alice", &permitted), gate.caller("alice", &permitted));
+    let bob = gate.caller("bob", &permitted);
+    let (session, mut first, confirm) = asked(&alice);
+    // The same caller with another token is the same owner: two people see each other's answers.
+    let mut second = again.socket(&session, 0);
+    let name = second.wait("chat:hello")["client"].as_str().unwrap().to_owned();
+    let foreign = bob.socket(&bob.session(), 0).wait("chat:hello")["client"].as_str().unwrap().to_owned();
+    let path = format!("approvals/{}", confirm["toolId"].as_str().unwrap());
+    let mut claimed =
+        again.header("Toolgate-Client", &foreign).post(&path, &json!({"approved": true})).expect(200);
+    assert_eq!(claimed["by"].take(), json!({"subject": "alice", "via": "api"}));
+    first.wait("chat:stream-end");
+    second.send("chat:send", &json!({"text": "Once more"}));
+    let path = format!("approvals/{}", first.wait("chat:tool-confirm")["toolId"].as_str().unwrap());
+    again.header("Toolgate-Client", &name).post(&path, &json!({"approved": false})).expect(200);
+    assert_eq!(
+        first.wait("chat:tool-answered")["by"],
+        json!({"subject": "alice", "client": name, "via": "api"})
+    );
+}
+
+/// The answer to a message of an MCP client that declares no capabilities, in a session of its own.
+fn mcp_write(client: &Client) -> Value {
+    let open = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "plain", "version": "1"}}});
+    let plain = client.header("Accept", "application/json, text/event-stream");
+    let opened = plain.post("/mcp", &open);
+    assert_eq!(opened.status, 200, "{opened:?}");
+    let plain = match opened.headers.get("mcp-session-id") {
+        Some(session) => plain.header("Mcp-Session-Id", session),
+        None => plain,
+    };
+    let plain = plain.header("MCP-Protocol-Version", "2025-11-25");
+    plain.post("/mcp", &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "write_file", "arguments": {"path": "m.txt", "content": "by MCP"}}});
+    let answer = plain.post("/mcp", &call);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let text =
+        answer.text.lines().find_map(|line| line.strip_prefix("data: {")).map(|rest| format!("{{{rest}"));
+    serde_json::from_str(&text.unwrap_or(answer.text)).unwrap()
+}
+
+#[test]
+fn a_call_of_an_mcp_client_that_cannot_ask_is_asked_about_here() {
+    let gate = Gate::serve(WRITING);
+    let person = gate.person();
+    // Nobody looks: the client is told at once, and nothing waits.
+    let refused = mcp_write(&person);
+    assert!(refused.to_string().contains("this client cannot show questions"), "{refused}");
+    person.get("approvals").expect(200);
+    for approved in [true, false] {
+        std::thread::scope(|scope| {
+            let calling = scope.spawn(|| mcp_write(&person));
+            let question = loop {
+                let open = person.get("approvals").expect(200);
+                if let Some(question) = open["items"].get(0) {
+                    break question.clone();
+                }
+            };
+            assert_eq!((&question["source"], &question["mayLast"]), (&json!("mcp"), &json!(false)));
+            assert!(question["grants"].as_array().unwrap().iter().all(|grant| grant["lasts"] != "session"));
+            let path = format!("approvals/{}", question["id"].as_str().unwrap());
+            let lasting = json!({"approved": true, "scope": "session"});
+            assert_eq!(person.post(&path, &lasting).problem(), (422, "invalid_request".to_owned()));
+            person.post(&path, &json!({"approved": approved, "reason": "not that file"})).expect(200);
+            let answer = calling.join().unwrap();
+            assert_eq!(answer["result"]["isError"] == true, !approved, "{answer}");
+            assert_eq!(answer.to_string().contains("not that file"), !approved, "{answer}");
+        });
+    }
+    assert_eq!(std::fs::read_to_string(gate.place.workspace.join("m.txt")).unwrap(), "by MCP");
+}
+
+#[test]
+fn a_question_of_an_mcp_client_is_its_own_callers_alone() {
+    let gate = Gate::jwt(WRITING);
+    let permitted = ["--permission", "files:read", "--permission", "files:write"];
+    let (alice, bob) = (gate.caller("alice", &permitted), gate.caller("bob", &permitted));
+    bob.get("approvals").expect(200);
+    let refused = mcp_write(&alice);
+    assert!(refused.to_string().contains("this client cannot show questions"), "{refused}");
+    alice.get("approvals").expect(200);
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| mcp_write(&alice));
+        let question = loop {
+            let open = alice.get("approvals").expect(200);
+            if let Some(question) = open["items"].get(0) {
+                break question.clone();
+            }
+        };
+        assert_eq!(bob.get("approvals").expect(200)["items"], json!([]));
+        let path = format!("approvals/{}", question["id"].as_str().unwrap());
+        assert_eq!(bob.post(&path, &json!({"approved": true})).problem().0, 404);
+        alice.post(&path, &json!({"approved": true})).expect(200);
+        assert_ne!(calling.join().unwrap()["result"]["isError"], true);
     });
 }

@@ -154,6 +154,7 @@ fn a_gate_killed_under_a_hundred_working_clients_loses_and_doubles_nothing() {
     let sessions: Vec<String> = (0..20).map(|_| gate.person().session()).collect();
     // What was accepted with 202, by session.
     let mut accepted: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    let mut clients = Vec::new();
     for round in 0..4 {
         let person = gate.person();
         let (process, before) =
@@ -197,14 +198,18 @@ fn a_gate_killed_under_a_hundred_working_clients_loses_and_doubles_nothing() {
             }
             let pid = rustix::process::Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-            for reader in readers {
-                let known = reader.join().unwrap();
+            clients = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+            for known in &clients {
                 assert!(known.asked.len() <= 1 && known.ended <= 1, "{:?}", known.asked);
             }
             senders.into_iter().filter_map(|sender| sender.join().unwrap()).collect::<Vec<_>>()
         });
         sent.into_iter().for_each(|(number, text)| accepted.entry(number).or_default().push(text));
         gate = gate.restart();
+        // Each of the hundred comes back with the last number that it saw itself, some of them in mid-turn.
+        for (number, known) in clients.iter_mut().enumerate() {
+            resume(&gate.person(), &sessions[number % 20], known);
+        }
     }
     let person = gate.person();
     // Every message that was accepted is stored once, in its order.
@@ -228,12 +233,31 @@ fn a_gate_killed_under_a_hundred_working_clients_loses_and_doubles_nothing() {
     let (allowed, cut) = (decided("ALLOWED"), decided("ERROR"));
     assert!(allowed <= lines && lines <= allowed + cut, "{allowed} {cut} {lines}");
     assert_eq!(person.post("audit/verify", &json!({})).expect(200)["ok"], true);
-    // And every session goes on.
-    for session in &sessions {
-        let mut socket = person.socket(session, stored(&person, session).1);
-        socket.send("chat:send", &json!({"text": format!("after-{session}")}));
-        assert_eq!(socket.wait("chat:stream-end")["reason"], "done");
+    // And every session goes on, for all of its clients: each sees one whole turn more, and nothing of before again.
+    let mut sockets: Vec<Socket> =
+        (0..100).map(|number| person.socket(&sessions[number % 20], clients[number].last)).collect();
+    for (number, session) in sessions.iter().enumerate() {
+        sockets[number].send("chat:send", &json!({"text": format!("after-{session}")}));
     }
+    for (number, (socket, known)) in sockets.iter_mut().zip(&mut clients).enumerate() {
+        follow(socket, known, 1);
+        assert_eq!((&known.asked, known.ended), (&vec![format!("after-{}", sessions[number % 20])], 1));
+    }
+}
+
+/// Goes on where a client left off: it is told that events are missing, and reads the stored messages once.
+fn resume(client: &Client, session: &str, known: &mut Known) {
+    let mut socket = client.socket(session, known.last);
+    socket.wait("chat:reset");
+    assert!(socket.seen.is_empty(), "an event of before, or of another process: {:?}", socket.seen);
+    let (texts, seq) = stored(client, session);
+    assert!(seq > known.last, "{seq} was given before");
+    for text in &known.asked {
+        let times = texts.iter().filter(|stored| *stored == text).count();
+        // One that was never accepted may be gone; none is there twice.
+        assert!(times <= 1, "{text} {times} times");
+    }
+    *known = Known { last: seq, ..Known::default() };
 }
 
 #[test]
@@ -259,7 +283,38 @@ fn readers_that_vanish_are_forgotten() {
     }
     drop(watching);
     while connections() > 5 {}
+    // Hundreds more leave nothing behind.
+    let vanish = || {
+        let sockets: Vec<Socket> = (0..100).map(|_| person.socket(&session, 0)).collect();
+        sockets.iter().for_each(|socket| socket.socket.get_ref().shutdown(std::net::Shutdown::Both).unwrap());
+        while connections() > 5 {}
+    };
+    vanish();
+    let before = gate.memory();
+    (0..8).for_each(|_| vanish());
+    let grown = gate.memory().saturating_sub(before);
+    assert!(grown < 6 << 20, "{} KiB after 800 clients", grown >> 10);
     let mut socket = person.socket(&session, 0);
     socket.send("chat:send", &json!({"text": "Hello?"}));
     assert_eq!(socket.wait("chat:stream-end")["text"], "Hello.");
+}
+
+#[test]
+fn a_peer_that_is_lost_without_a_word_is_dropped() {
+    let gate = Gate::serve(SAYING);
+    let person = gate.person();
+    let session = person.session();
+    // It takes what is sent to it, as the system of a suspended machine or a proxy does, and says nothing more.
+    let upgrade = person
+        .header("Connection", "Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Version", "13")
+        .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let mut lost = upgrade.begin("GET", &format!("/ws?session={session}"), None);
+    let mut said = Vec::new();
+    // Two heartbeats later the gate ends the connection; without that the read fails after a minute.
+    lost.read_to_end(&mut said).unwrap();
+    assert!(said.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&said));
+    let health = person.get("health").expect(200);
+    assert_eq!(health["connections"], 1, "that of this request");
 }

@@ -206,8 +206,11 @@ impl Client {
     /// The connection of a request that was sent, and whose answer was not read.
     pub(crate) fn begin(&self, method: &str, path: &str, body: Option<&str>) -> TcpStream {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/api/v1/{path}") };
-        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
         let has = |name: &str| self.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        if !has("connection") {
+            head += "Connection: close\r\n";
+        }
         if !has("host") {
             head += &format!("Host: {}\r\n", self.address);
         }
@@ -304,6 +307,7 @@ impl Socket {
             match self.socket.read() {
                 Ok(Message::Text(text)) => {
                     let frame: Value = serde_json::from_str(text.as_str()).unwrap();
+                    assert_documented(&frame);
                     if frame["event"] == "chat:heartbeat" {
                         continue;
                     }
@@ -372,4 +376,61 @@ pub(crate) fn shown(frames: &[Value]) -> Vec<String> {
         }
     }
     shown.into_iter().map(|(key, text)| format!("{key}: {text}")).collect()
+}
+
+/// Every frame that any test sees is what the OpenAPI document says.
+fn assert_documented(frame: &Value) {
+    static DOCUMENT: std::sync::OnceLock<Value> = std::sync::OnceLock::new();
+    let document = DOCUMENT.get_or_init(toolgate_api::document);
+    let event = frame["event"].as_str().unwrap();
+    let schema = toolgate_api::schema_of_event(event).unwrap_or_else(|| panic!("{event} is not documented"));
+    let problem = fits(document, &document["components"]["schemas"][schema], &frame["data"]);
+    assert_eq!(problem, Ok(()), "{frame}");
+}
+
+/// Whether a value is what a schema of the document says: the parts of JSON Schema that it uses, and no field that it does not name.
+pub(crate) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return fits(document, document.pointer(&reference[1..]).unwrap(), value);
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        return if words.contains(value) { Ok(()) } else { Err(format!("{value} is none of {words:?}")) };
+    }
+    let is_a = |kind: &Value| match kind.as_str().unwrap() {
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        other => panic!("{other}"),
+    };
+    let is_right = match &schema["type"] {
+        Value::Null => true,
+        Value::Array(kinds) => kinds.iter().any(is_a),
+        kind => is_a(kind),
+    };
+    if !is_right {
+        return Err(format!("{value} is no {}", schema["type"]));
+    }
+    for item in value.as_array().into_iter().flatten().filter(|_| schema["items"].is_object()) {
+        fits(document, &schema["items"], item)?;
+    }
+    let (Some(properties), Some(fields)) = (schema["properties"].as_object(), value.as_object()) else {
+        return Ok(());
+    };
+    for name in schema["required"].as_array().into_iter().flatten() {
+        if !fields.contains_key(name.as_str().unwrap()) {
+            return Err(format!("{name} is missing"));
+        }
+    }
+    for (name, value) in fields {
+        match properties.get(name) {
+            Some(schema) => fits(document, schema, value).map_err(|problem| format!("{name}: {problem}"))?,
+            None if schema["additionalProperties"] == true => {}
+            None => return Err(format!("{name} is not documented")),
+        }
+    }
+    Ok(())
 }

@@ -29,8 +29,12 @@ fn every_operation_of_the_document_is_served() {
             let reply = person.send(&method.to_uppercase(), &path, body);
             assert_ne!(reply.status, 405, "{method} {path}");
             assert!(reply.status < 500, "{method} {path}: {reply:?}");
-            if operation["responses"].get(reply.status.to_string()).is_none() {
-                // Everything else is a problem.
+            let status = reply.status.to_string();
+            assert!(
+                operation["responses"].get(&status).is_some(),
+                "{method} {path}: {status} is not documented"
+            );
+            if reply.status >= 400 {
                 reply.problem();
             }
             served += 1;
@@ -112,4 +116,89 @@ fn bodies_are_bounded() {
     let deep = format!("{{\"text\":{}{}}}", "[".repeat(500), "]".repeat(500));
     let sent = person.send("POST", &format!("sessions/{session}/messages"), Some(&deep));
     assert_eq!(sent.problem(), (400, "invalid_request".to_owned()));
+}
+
+#[test]
+fn a_session_says_what_it_cost_where_a_price_is_declared() {
+    use std::io::{BufRead as _, BufReader};
+    let place = crate::fixture::CliFixture::new();
+    let script = place.scratch.path().join("model.yaml");
+    std::fs::write(&script, "steps: [{say: Hello., usage: {input: 2000, output: 1000}}]\n").unwrap();
+    let mut model = place.toolgate();
+    let mut model = model.arg("--json").arg("scripted").arg(&script);
+    let mut model = model.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(model.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let urls: Value = serde_json::from_str(&line).unwrap();
+    let config = format!(
+        "models: {{shop: {{wire: openai-chat, base_url: {}, price: {{input: 3, output: 15, currency: EUR}}}}}}\n",
+        urls["openai-chat"]
+    );
+    let gate = Gate::with("steps: [{say: Free.}]\n", &config, &[]);
+    let person = gate.person();
+    assert_eq!(person.post("sessions", &json!({})).expect(201).get("cost"), None);
+    let session = person.post("sessions", &json!({"model": "shop/any"})).expect(201);
+    assert_eq!(session["cost"], json!({"amount": 0.0, "currency": "EUR"}));
+    let id = session["id"].as_str().unwrap();
+    let mut socket = person.socket(id, 0);
+    socket.send("chat:send", &json!({"text": "Hello?"}));
+    socket.wait("chat:stream-end");
+    let session = person.get(&format!("sessions/{id}")).expect(200);
+    let count = |name: &str| session["usage"][name].as_f64().unwrap();
+    let expected = (count("inputTokens") * 3.0 + count("outputTokens") * 15.0) / 1e6;
+    assert!(
+        expected > 0.0 && (session["cost"]["amount"].as_f64().unwrap() - expected).abs() < 1e-9,
+        "{session}"
+    );
+    model.kill().unwrap();
+    model.wait().unwrap();
+}
+
+#[test]
+fn declared_agents_are_those_of_the_configuration_as_it_is_now() {
+    let agent = |name: &str, trust: &str| format!("  {name}: {{trust: {trust}}}\n");
+    let config = |agents: &str| format!("agents:\n{agents}");
+    let gate = Gate::with("steps: [{say: Hello.}]\n", &config(&agent("one", "supervised")), &[]);
+    let person = gate.person();
+    let listed = || {
+        let agents = person.get("agents").expect(200)["items"].clone();
+        let agents =
+            agents.as_array().unwrap().iter().map(|agent| (agent["name"].clone(), agent["trust"].clone()));
+        agents.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), [(json!("one"), json!("supervised"))]);
+    assert_eq!(person.post("sessions", &json!({"agent": "two"})).problem().0, 422);
+    // A laxer level than at the start waits for the next start, that of a new agent included.
+    let edited = config(&(agent("one", "autonomous") + &agent("two", "autonomous")));
+    std::fs::write(gate.place.scratch.path().join("toolgate.yaml"), edited).unwrap();
+    while listed().len() < 2 {}
+    assert_eq!(listed(), [(json!("one"), json!("supervised")), (json!("two"), json!("guided"))]);
+    let session = person.post("sessions", &json!({"agent": "two"})).expect(201);
+    assert_eq!((&session["agent"], &session["trust"]), (&json!("two"), &json!("guided")));
+}
+
+#[test]
+fn records_and_the_state_of_their_chain_are_what_the_document_says() {
+    let gate = Gate::serve("steps: [{say: Hello.}]\n");
+    let person = gate.person();
+    for call in [
+        json!({"tool": "read_file", "arguments": {"path": "a.txt"}}),
+        json!({"tool": "read_file", "arguments": {"path": ".env"}}),
+        json!({"tool": "no_such_tool"}),
+    ] {
+        person.post("calls", &call).expect(200);
+    }
+    let document = toolgate_api::document();
+    let schema = |name: &str| &document["components"]["schemas"][name];
+    let records = person.get("audit").expect(200);
+    assert_eq!(records["items"].as_array().unwrap().len(), 3);
+    for record in records["items"].as_array().unwrap() {
+        assert_eq!(crate::gate::fits(&document, schema("AuditRecord"), record), Ok(()), "{record}");
+    }
+    let state = person.post("audit/verify", &json!({})).expect(200);
+    assert_eq!(crate::gate::fits(&document, schema("AuditState"), &state), Ok(()), "{state}");
+    assert_eq!(
+        (&state["ok"], &state["callsCutOff"], &state["problem"]),
+        (&json!(true), &json!(0), &Value::Null)
+    );
 }

@@ -93,3 +93,60 @@ steps:
     let roles: Vec<&Value> = stored["messages"].as_array().unwrap().iter().map(|one| &one["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "results", "user", "assistant"]);
 }
+
+/// The blocks of a stream of server-sent events up to one of these events: id, event, data.
+fn blocks(stream: std::net::TcpStream, until: &[&str]) -> Vec<(Option<u64>, String, Value)> {
+    use std::io::{BufRead as _, BufReader};
+    let (mut id, mut event, mut blocks) = (None, String::new(), Vec::new());
+    for line in BufReader::new(stream).lines() {
+        let line = line.unwrap();
+        if let Some(text) = line.strip_prefix("id: ") {
+            id = text.parse().ok();
+        } else if let Some(name) = line.strip_prefix("event: ") {
+            name.clone_into(&mut event);
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            blocks.push((id.take(), event.clone(), serde_json::from_str(data).unwrap()));
+            if until.contains(&event.as_str()) {
+                break;
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn an_event_source_is_reset_once_and_goes_on_by_itself() {
+    let gate = Gate::serve(STEPS);
+    let person = gate.person();
+    let session = person.session();
+    let mut socket = person.socket(&session, 0);
+    socket.send("chat:send", &json!({"text": "one"}));
+    socket.wait("chat:stream-end");
+    let (first, last) = (socket.seen[0]["seq"].as_u64().unwrap(), socket.last_seq());
+    let path = format!("sessions/{session}/events?after={first}");
+    let open = |person: &Client, id: Option<u64>| {
+        let client = match id {
+            Some(id) => person.header("Last-Event-ID", &id.to_string()),
+            None => person.clone(),
+        };
+        client.begin("GET", &path, None)
+    };
+    // The address stays as it was opened with; the header says what came since. Of the two the later one counts.
+    let of_header = blocks(open(&person, Some(last - 1)), &["chat:stream-end"]);
+    assert_eq!(of_header.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [Some(last)]);
+    let of_address = blocks(open(&person, Some(1)), &["chat:stream-end"]);
+    assert!(of_address.iter().all(|(id, ..)| *id > Some(first)), "{of_address:?}");
+    let gate = gate.restart();
+    let person = gate.person();
+    let reset = blocks(open(&person, Some(last)), &["chat:reset"]);
+    let [(Some(resume), event, _)] = &reset[..] else { panic!("{reset:?}") };
+    assert_eq!(event, "chat:reset");
+    // What a browser does next, with the id that it was given: no other reset, and nothing of the next turn is missed.
+    let stream = open(&person, Some(*resume));
+    let view = View::load(&person, &session);
+    assert_eq!(view.seq, *resume);
+    person.post(&format!("sessions/{session}/messages"), &json!({"text": "two"})).expect(202);
+    let rest = blocks(stream, &["chat:stream-end", "chat:reset"]);
+    assert_eq!((rest[0].1.as_str(), &rest[0].2["text"]), ("chat:user-message", &json!("two")));
+    assert_eq!(rest.last().unwrap().1, "chat:stream-end");
+}

@@ -37,7 +37,7 @@ fn an_approval_after_a_cancellation_is_none() {
     assert_eq!(person.post(&format!("sessions/{session}/cancel"), &json!({})).expect(202)["cancelled"], true);
     assert_eq!(socket.wait("chat:stream-end")["reason"], "cancelled");
     let late = person.post(&format!("approvals/{question}"), &json!({"approved": true}));
-    assert_eq!(late.problem(), (404, "not_found".to_owned()));
+    assert_eq!(late.problem(), (409, "cancelled".to_owned()));
     assert_ne!(decision(&person, &question), "ALLOWED");
     assert!(!gate.place.workspace.join("b.txt").exists());
 }

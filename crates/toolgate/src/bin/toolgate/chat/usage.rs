@@ -1,13 +1,11 @@
 //! Tokens, context and cost, on one line.
 
+use toolgate_conversation::models::token_cost;
 use toolgate_llm::Usage;
 use toolgate_manifest::TokenPrice;
 use toolgate_text::whitespace_fold::group_digits;
 
 use super::view::ContextUsage;
-
-/// A price is per so many tokens.
-const PRICE_UNIT: f64 = 1_000_000.0;
 
 /// The usage of a turn or a conversation. The cost is there only if the configuration has a price.
 pub(crate) fn usage_line(
@@ -30,19 +28,8 @@ pub(crate) fn usage_line(
         }
         _ => format!("{} in the context", group_digits(context.used)),
     });
-    let cost = price.map(|price| format!("{:.4} {}", cost(usage, price), price.currency));
+    let cost = price.map(|price| format!("{:.4} {}", token_cost(usage, price), price.currency));
     std::iter::once(tokens).chain(context).chain(cost).collect::<Vec<_>>().join(dot)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a cost is shown with four digits")]
-fn cost(usage: Usage, price: &TokenPrice) -> f64 {
-    let fresh = usage.input_tokens.saturating_sub(usage.cached_tokens);
-    let parts = [
-        (fresh, price.input),
-        (usage.cached_tokens, price.cached.unwrap_or(price.input)),
-        (usage.output_tokens, price.output),
-    ];
-    parts.iter().map(|(tokens, price)| *tokens as f64 * price / PRICE_UNIT).sum()
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
     let reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let (servers, workspace) = (built.servers.clone(), Arc::clone(&built.workspace));
     options.ready = ready(servers.clone());
+    let agents = reloader.agents();
     let service = super::mcp::service(&settings, built, reloader.pending());
     let parts = ApplicationParts {
         service: &service,
@@ -80,6 +81,7 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &ServeArguments) -> Result<
         workspace,
         servers: servers.clone(),
         agent: &arguments.agent,
+        agents,
         auth: how.as_str(),
     };
     let (conversations, application) = application(parts, &runtime)?;

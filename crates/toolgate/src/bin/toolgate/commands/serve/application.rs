@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use toolgate_api::ApiParts;
 use toolgate_assembly::gate_builder;
 use toolgate_assembly::servers::Servers;
 use toolgate_assembly::settings::Settings;
-use toolgate_conversation::{ConversationParts, Conversations};
-use toolgate_serve::{Application, PageFile, PageSource, Service};
-use toolgate_session::SessionStore;
+use toolgate_conversation::{ConversationParts, Conversations, OwnerOf};
+use toolgate_manifest::{AgentConfig, ServeAuth};
+use toolgate_serve::{Application, ClientOwner, PageFile, PageSource, Service};
+use toolgate_session::{SessionOwner, SessionStore};
 use toolgate_workspace::Workspace;
 
 use crate::arguments::AgentArguments;
@@ -24,6 +26,7 @@ pub(super) struct ApplicationParts<'a> {
     pub(super) workspace: Arc<Workspace>,
     pub(super) servers: Option<Arc<Servers>>,
     pub(super) agent: &'a AgentArguments,
+    pub(super) agents: watch::Receiver<Vec<AgentConfig>>,
     pub(super) auth: &'static str,
 }
 
@@ -32,7 +35,7 @@ pub(super) fn application(
     parts: ApplicationParts<'_>,
     runtime: &Runtime,
 ) -> Result<(Conversations, Application), CliError> {
-    let ApplicationParts { service, settings, workspace, servers, agent, auth } = parts;
+    let ApplicationParts { service, settings, workspace, servers, agent, agents, auth } = parts;
     let database = gate_builder::sessions_directory(&settings).join(DATABASE);
     let store = runtime.block_on(SessionStore::open(&database)).map_err(session_failure)?;
     let store = store.with_bounds(session_bounds(&settings.loaded.config.retention));
@@ -44,7 +47,9 @@ pub(super) fn application(
         store,
         default_model: agent.model.clone(),
         settings: Arc::clone(&settings),
+        agents,
     });
+    service.front().gate().set_fallback_approver(conversations.mcp_approver(owner_of(auth)));
     let routes = toolgate_api::router(ApiParts {
         service: Arc::clone(service),
         conversations: conversations.clone(),
@@ -54,6 +59,17 @@ pub(super) fn application(
         auth,
     });
     Ok((conversations, Application { routes: Some(routes), page: Some(Arc::new(EmbeddedPage)) }))
+}
+
+/// Whose the questions about a caller's calls are: where each caller has a token of its own, that caller's.
+fn owner_of(auth: &str) -> OwnerOf {
+    match auth == ServeAuth::Jwt.as_str() {
+        true => Box::new(|caller| match ClientOwner::of_token(caller) {
+            ClientOwner::Person => SessionOwner::Person,
+            ClientOwner::Caller(identity) => SessionOwner::Caller(identity),
+        }),
+        false => Box::new(|_| SessionOwner::Person),
+    }
 }
 
 /// The page that is embedded in this program.

@@ -3,11 +3,15 @@
 //! No framework for this is used: `utoipa` wants its own derive beside the one that the tools' schemas have already, and `aide` its own router; the list
 //! of operations is all that either would add.
 
+mod events;
+mod streams;
+
 use axum::Json;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+pub use self::events::{event_schemas, schema_of_event};
 use crate::dto;
 use crate::routes::{AnswerContent, ApiOperation, BASE, OPERATIONS};
 
@@ -30,6 +34,7 @@ pub fn document() -> Value {
             item.insert(operation.method.to_owned(), describe(operation, &mut generator));
         }
     }
+    paths.extend(streams::paths());
     generator.subschema_for::<dto::ScopeDto>();
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem());
@@ -47,6 +52,7 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": problem_answers(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "toolgate-PORT"},
@@ -61,12 +67,13 @@ fn describe(operation: &ApiOperation, generator: &mut SchemaGenerator) -> Value 
         "summary": operation.summary,
         "responses": {
             operation.status.to_string(): answer(operation, generator),
-            "default": {
-                "description": "A problem",
-                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-            },
         },
     });
+    for status in operation.problems() {
+        if let Some(responses) = described.get_mut("responses").and_then(Value::as_object_mut) {
+            responses.insert(status.to_string(), problem_answer(status));
+        }
+    }
     let parameters: Vec<Value> = path_parameters(operation.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .chain(operation.query.iter().map(|(name, kind)| {
@@ -94,6 +101,36 @@ fn describe(operation: &ApiOperation, generator: &mut SchemaGenerator) -> Value 
         }
     }
     described
+}
+
+/// Every status that a problem has, and what it says.
+const PROBLEMS: &[(u16, &str)] = &[
+    (400, "The body is not JSON, or is nested too deeply"),
+    (401, "No token or cookie that counts"),
+    (403, "This caller may not do that, or the request comes from another site"),
+    (404, "There is no such thing, or it is another caller's"),
+    (408, "The body did not arrive in time"),
+    (409, "It cannot be done as things are now"),
+    (413, "The body is too long"),
+    (415, "The body is not sent as JSON"),
+    (422, "The request does not fit"),
+    (429, "Too many requests"),
+    (500, "This machine failed; the log of the gate has the reason"),
+    (502, "The model's server failed"),
+    (503, "Too many streams or long requests, or the gate is closing"),
+];
+
+/// A reference to what is answered with this status.
+fn problem_answer(status: u16) -> Value {
+    json!({"$ref": format!("#/components/responses/Problem{status}")})
+}
+
+fn problem_answers() -> Map<String, Value> {
+    let content = json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}});
+    let answer = |(status, description): &(u16, &str)| {
+        (format!("Problem{status}"), json!({"description": description, "content": content}))
+    };
+    PROBLEMS.iter().map(answer).collect()
 }
 
 fn answer(operation: &ApiOperation, generator: &mut SchemaGenerator) -> Value {
@@ -125,133 +162,6 @@ fn problem() -> Value {
             "help": {"type": "string"},
         },
     })
-}
-
-/// The schemas of the data of each event.
-#[must_use]
-pub fn event_schemas() -> Map<String, Value> {
-    let text = || json!({"type": "string"});
-    let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "properties": properties});
-    let by = || json!({"$ref": "#/components/schemas/By"});
-    let number = || json!({"type": "integer"});
-    let flag = || json!({"type": "boolean"});
-    let delta = || object(&["messageId", "text"], json!({"messageId": text(), "text": text()}));
-    let events = [
-        (
-            "ChatUserMessage",
-            object(
-                &["messageId", "text", "by"],
-                json!({"messageId": text(), "text": text(), "by": by(), "attachments": {"type": "array", "items": text()}}),
-            ),
-        ),
-        ("ChatTextDelta", delta()),
-        ("ChatThinkingDelta", delta()),
-        (
-            "ChatToolInputDelta",
-            object(
-                &["messageId", "toolId", "toolName", "chunk"],
-                json!({"messageId": text(), "toolId": text(), "toolName": text(), "chunk": text()}),
-            ),
-        ),
-        (
-            "ChatToolStart",
-            object(
-                &["messageId", "toolId", "toolName", "input"],
-                json!({"messageId": text(), "toolId": text(), "toolName": text(), "input": {}, "inputText": text()}),
-            ),
-        ),
-        (
-            "ChatToolDelta",
-            object(
-                &["messageId", "toolId", "chunk"],
-                json!({"messageId": text(), "toolId": text(), "chunk": text()}),
-            ),
-        ),
-        (
-            "ChatToolConfirm",
-            object(
-                &[
-                    "messageId",
-                    "toolId",
-                    "toolName",
-                    "input",
-                    "class",
-                    "summary",
-                    "card",
-                    "timeoutMs",
-                    "expiresAt",
-                    "mayLast",
-                    "grants",
-                ],
-                json!({
-                    "messageId": text(), "toolId": text(), "toolName": text(), "input": {}, "class": text(),
-                    "summary": {"type": "array", "items": text()}, "text": text(), "diff": text(), "card": {"type": "object"},
-                    "timeoutMs": number(), "expiresAt": text(), "mayLast": flag(),
-                    "grants": {"type": "array", "items": {"type": "object"}},
-                    "escalations": {"type": "array", "items": {"$ref": "#/components/schemas/Escalation"}},
-                }),
-            ),
-        ),
-        (
-            "ChatToolAnswered",
-            object(
-                &["toolId", "approved", "scope", "by"],
-                json!({"toolId": text(), "approved": flag(), "scope": text(), "by": by(), "reason": text(), "changed": flag()}),
-            ),
-        ),
-        (
-            "ChatToolWithdrawn",
-            object(&["messageId", "toolId"], json!({"messageId": text(), "toolId": text()})),
-        ),
-        (
-            "ChatToolResult",
-            object(
-                &["messageId", "toolId", "toolName", "status", "result", "metadata"],
-                json!({
-                    "messageId": text(), "toolId": text(), "toolName": text(), "status": {"enum": ["success", "error"]},
-                    "result": text(), "metadata": {"type": "object"},
-                }),
-            ),
-        ),
-        (
-            "ChatContext",
-            object(
-                &["usedTokens", "contextWindow", "fraction", "warning"],
-                json!({
-                    "usedTokens": number(), "contextWindow": {"type": ["integer", "null"]},
-                    "fraction": {"type": ["number", "null"]}, "warning": flag(),
-                }),
-            ),
-        ),
-        ("ChatNotice", object(&["text"], json!({"text": text()}))),
-        (
-            "ChatError",
-            object(
-                &["code", "message", "retryable"],
-                json!({"code": text(), "message": text(), "retryable": flag(), "attempt": number(), "waitMs": number(), "voided": text()}),
-            ),
-        ),
-        (
-            "ChatStreamEnd",
-            object(
-                &["reason", "text", "usage", "iterations"],
-                json!({"reason": text(), "text": text(), "usage": {"type": "object"}, "iterations": number(), "sessionId": text()}),
-            ),
-        ),
-        ("ChatSession", object(&[], json!({"title": text(), "model": text(), "trust": text()}))),
-        (
-            "ChatHello",
-            object(
-                &["session", "client", "seq", "running", "heartbeatMs"],
-                json!({
-                    "session": {"$ref": "#/components/schemas/Session"}, "client": text(), "seq": number(),
-                    "running": flag(), "heartbeatMs": number(),
-                }),
-            ),
-        ),
-        ("ChatReset", object(&["seq"], json!({"seq": number()}))),
-    ];
-    events.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
 #[cfg(test)]
