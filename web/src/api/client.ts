@@ -44,8 +44,8 @@ export function onLapse(handle: () => void) {
 const UNSAFE_ID = crypto.getRandomValues(new Uint32Array(4)).join('-');
 let counter = 0;
 
-async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const headers: Record<string, string> = { Accept: 'application/json' };
+async function request<T>(method: string, path: string, body?: unknown, more?: Record<string, string>): Promise<T> {
+  const headers: Record<string, string> = { Accept: 'application/json', ...more };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (method !== 'GET') {
     counter += 1;
@@ -95,7 +95,8 @@ export const api = {
   exportAddress: (session: string) => `/api/v1/sessions/${id(session)}/export`,
 
   approvals: () => request<List<Approval>>('GET', 'approvals'),
-  answer: (question: string, answer: Answer) => request<{ approved: boolean; by: By }>('POST', `approvals/${id(question)}`, answer),
+  /** `client` is the name of this window's WebSocket, by which others see whose answer it was. */
+  answer: (question: string, answer: Answer, client?: string) => request<{ approved: boolean; by: By }>('POST', `approvals/${id(question)}`, answer, client ? { 'Toolgate-Client': client } : undefined),
 
   tools: () => request<{ items: ToolInfo[] }>('GET', 'tools'),
   grants: () => request<{ items: Grant[] }>('GET', 'grants'),

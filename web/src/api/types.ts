@@ -49,12 +49,7 @@ export interface Card {
   digest: string;
 }
 
-export interface GrantOffer {
-  id: string;
-  covers: string;
-  lasts: string;
-  text?: string;
-}
+export type GrantOffer = Schemas['GrantOffer'];
 
 interface Shown {
   card: Card;
@@ -64,24 +59,10 @@ interface Shown {
 export type Question = Omit<Schemas['ChatToolConfirm'], 'messageId' | 'text' | 'diff' | keyof Shown> & Shown;
 export type Approval = Omit<Schemas['Approval'], keyof Shown> & Shown;
 
-export interface ResultMetadata {
-  callId: string;
-  durationMs: number;
-  waitedMs?: number;
-  decision: 'ALLOWED' | 'DENIED' | 'ERROR';
-  stage?: string;
-  code?: string;
-  structured?: unknown;
-  changedInput?: unknown;
-  exitCode?: number;
-  path?: string;
-  [fact: string]: unknown;
-}
+/** Facts of the tool come beside what every result has. */
+export type ResultMetadata = Schemas['ResultMetadata'] & { exitCode?: number; path?: string; [fact: string]: unknown };
 
-export interface PlanStep {
-  step: string;
-  status: 'pending' | 'in_progress' | 'completed';
-}
+export type PlanStep = Schemas['PlanStep'];
 
 /** Every event with its data. */
 export interface Events {
@@ -98,38 +79,18 @@ export interface Events {
   'chat:context': Schemas['ChatContext'];
   'chat:notice': Schemas['ChatNotice'];
   'chat:error': Schemas['ChatError'];
-  'chat:stream-end': Omit<Schemas['ChatStreamEnd'], 'usage'> & { usage: Usage };
-  'chat:session': Omit<Schemas['ChatSession'], 'trust'> & { trust?: Trust };
-  'chat:plan': { messageId: string; toolId: string; steps: PlanStep[] };
+  'chat:stream-end': Schemas['ChatStreamEnd'];
+  'chat:session': Schemas['ChatSession'];
+  'chat:plan': Schemas['ChatPlan'];
   'chat:hello': Schemas['ChatHello'];
   'chat:reset': Schemas['ChatReset'];
-  'chat:heartbeat': Record<string, never>;
-  'chat:deleted': Record<string, never>;
+  'chat:heartbeat': Schemas['ChatHeartbeat'];
+  'chat:deleted': Schemas['ChatDeleted'];
 }
 
 export type EventName = keyof Events;
 
 export type Frame = { [E in EventName]: { seq: number | null; event: E; data: Events[E] } }[EventName];
 
-/** A record, as it is in the log. */
-export interface AuditRecord {
-  seq: number;
-  timestamp: string;
-  traceId: string;
-  caller: { sub: string; agent?: string | null; session?: string | null };
-  tool: { name: string; [key: string]: unknown };
-  decision: 'ALLOWED' | 'DENIED' | 'ERROR';
-  denial?: { stage?: string; code?: string; reason?: string } | null;
-  details?: Record<string, unknown>;
-  duration?: unknown;
-  [key: string]: unknown;
-}
-
-/** What verifying the chain found. */
-export interface AuditState {
-  ok: boolean;
-  records: number;
-  days: number;
-  checkpoints: number;
-  problem: unknown;
-}
+export type AuditRecord = Schemas['AuditRecord'];
+export type AuditState = Schemas['AuditState'];

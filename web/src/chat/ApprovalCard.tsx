@@ -182,7 +182,7 @@ function useReply(answer: Props['answer']) {
     } catch (error) {
       setIsSent(false);
       const other = error instanceof ApiError ? error.answeredBy : undefined;
-      setProblem(other ? `${other.subject} answered this already.` : `${explain(error)}. Nothing was approved.`);
+      setProblem(other ? `${other.subject}${other.client ? ` (window ${other.client})` : ''} answered this already.` : `${explain(error)}. Nothing was approved.`);
     }
   };
   return { isReady: isArmed && !isSent, problem, reply };

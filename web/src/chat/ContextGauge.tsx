@@ -1,13 +1,15 @@
-import type { Events, Usage } from '../api/types';
-import { tokens } from '../ui/format';
+import type { Events, Session, Usage } from '../api/types';
+import { Revealed } from '../text/reveal';
+import { money, tokens } from '../ui/format';
 
 interface Props {
   context: Events['chat:context'] | undefined;
   usage: Usage | undefined;
+  cost?: Session['cost'] | undefined;
 }
 
-/** How full the model's context is; unfolded, also what the conversation has cost in tokens. */
-export function ContextGauge({ context, usage }: Props) {
+/** How full the model's context is; unfolded, also what the conversation has cost: in tokens, and where the configuration has a price in money. */
+export function ContextGauge({ context, usage, cost }: Props) {
   if (!context && !(usage && usage.inputTokens > 0)) return null;
   const fraction = context?.fraction ?? null;
   const percent = fraction === null ? undefined : Math.round(fraction * 100);
@@ -22,6 +24,11 @@ export function ContextGauge({ context, usage }: Props) {
           </span>
         )}
         <span className="gauge-text">{percent === undefined ? used : `${percent} %`}</span>
+        {cost && (
+          <span className="gauge-text gauge-cost">
+            <Revealed text={money(cost)} />
+          </span>
+        )}
       </summary>
       <dl className="menu-items gauge-facts" tabIndex={-1}>
         {context && <Row name="Context now" value={tokens(context.usedTokens)} />}
@@ -29,6 +36,14 @@ export function ContextGauge({ context, usage }: Props) {
         {usage && <Row name="Sent so far" value={tokens(usage.inputTokens)} />}
         {usage && usage.cachedTokens > 0 && <Row name="of it cached" value={tokens(usage.cachedTokens)} />}
         {usage && <Row name="Received so far" value={tokens(usage.outputTokens)} />}
+        {cost && (
+          <div>
+            <dt>Cost so far</dt>
+            <dd>
+              <Revealed text={money(cost)} />
+            </dd>
+          </div>
+        )}
       </dl>
     </details>
   );

@@ -50,7 +50,7 @@ function OpenConversation({ store }: { store: ChatStore }) {
           </span>
         )}
         {session && <ModelMenu session={session} isBusy={chat.running} />}
-        <ContextGauge context={chat.context} usage={session?.usage} />
+        <ContextGauge context={chat.context} usage={session?.usage} cost={session?.cost} />
         <a className="icon-button" href={address('changes', store.id)} aria-label="Changes of this session" title="Changes of this session">
           <Icon name="changes" />
         </a>

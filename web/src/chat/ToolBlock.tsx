@@ -157,8 +157,10 @@ function Footer({ call: { metadata, answer, toolId, result } }: { call: CallBloc
   );
 }
 
-function answered({ approved, scope, by, reason }: NonNullable<CallBlock['answer']>): string {
-  if (!approved) return `refused by ${by.subject}${reason ? `: ${reason}` : ''}`;
+function answered({ approved, scope, by, reason, isOwn }: NonNullable<CallBlock['answer']>): string {
+  // Several windows and people can answer; the first one counts, and the others see who it was.
+  const who = isOwn ? 'you' : `${by.subject}${by.client ? ` (window ${by.client})` : ''}`;
+  if (!approved) return `refused by ${who}${reason ? `: ${reason}` : ''}`;
   const lasting: Record<string, string> = { session: ' for this session', grant: ' with a lasting grant' };
-  return `approved by ${by.subject}${lasting[scope] ?? ''}`;
+  return `approved by ${who}${lasting[scope] ?? ''}`;
 }

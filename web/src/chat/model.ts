@@ -20,8 +20,8 @@ export interface CallBlock {
   status: CallStatus;
   result?: string;
   metadata?: ResultMetadata;
-  /** How a person answered. */
-  answer?: Events['chat:tool-answered'];
+  /** How a person answered, and whether that was in this window. */
+  answer?: Events['chat:tool-answered'] & { isOwn: boolean };
 }
 
 export interface TextBlock {
@@ -46,6 +46,8 @@ export interface Chat {
   plan: PlanStep[];
   context: Events['chat:context'] | undefined;
   running: boolean;
+  /** The name of this window's connection. */
+  client?: string | undefined;
 }
 
 export function emptyChat(): Chat {
@@ -70,6 +72,7 @@ export class Editor {
     switch (frame.event) {
       case 'chat:hello':
         this.chat.running = frame.data.running;
+        this.chat.client = frame.data.client;
         break;
       case 'chat:user-message':
         this.user(frame.data);
@@ -226,7 +229,7 @@ export class Editor {
 
   private answered(data: Events['chat:tool-answered']) {
     this.withdraw(data.toolId);
-    this.call({ messageId: '', toolId: data.toolId }, (call) => ({ ...call, answer: data }));
+    this.call({ messageId: '', toolId: data.toolId }, (call) => ({ ...call, answer: { ...data, isOwn: data.by.client !== undefined && data.by.client === this.chat.client } }));
   }
 
   private withdraw(toolId: string) {

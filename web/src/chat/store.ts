@@ -57,7 +57,7 @@ export class ChatStore {
 
   /** Over HTTP, so that a second answer is refused with the name of who was first. */
   answer(question: string, answer: Answer) {
-    return api.answer(question, answer);
+    return api.answer(question, answer, this.view.chat.client);
   }
 
   close() {

@@ -27,6 +27,11 @@ export function tokens(count: number): string {
   return count < 1_000_000 ? `${(count / 1000).toFixed(count < 10_000 ? 1 : 0)}k` : `${(count / 1_000_000).toFixed(1)}M`;
 }
 
+/** Four digits behind the point while it is little: a call costs fractions of a cent. */
+export function money({ amount, currency }: { amount: number; currency: string }): string {
+  return `${amount.toFixed(amount < 1 ? 4 : 2)} ${currency}`;
+}
+
 export function json(value: unknown): string {
   return JSON.stringify(value, null, 2) ?? '';
 }

@@ -144,8 +144,8 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
 }
 
 /** The files, hosts or the command of a call, as the record names them. */
-export function touched({ details = {} }: AuditRecord): string {
-  const { command, ...lists } = details;
+export function touched({ details }: AuditRecord): string {
+  const { command, ...lists } = (details ?? {}) as Record<string, unknown>;
   const names = Object.values(lists).flatMap((list) => (Array.isArray(list) ? list.map(String) : []));
   return [...(typeof command === 'string' ? [command] : []), ...names].join(', ');
 }
@@ -178,8 +178,15 @@ function Verify() {
         {state && (
           <p className={state.ok ? 'chain is-ok' : 'chain is-broken'}>
             <Icon name={state.ok ? 'check' : 'ban'} />
-            {state.ok ? `Unbroken: ${state.records} records in ${state.days} ${state.days === 1 ? 'day' : 'days'}, ${state.checkpoints} signed checkpoints` : `Broken: ${revealed(broken(state.problem))}`}
+            {revealed(chainState(state))}
           </p>
+        )}
+        {state && !state.problem && state.gaps.length > 0 && (
+          <ul className="chain-gaps" aria-label="Calls without a record">
+            {state.gaps.map((gap) => (
+              <li key={gap.since}>{revealed(gap.message)}</li>
+            ))}
+          </ul>
         )}
         {problem && <p className="problem">{problem}</p>}
       </div>
@@ -187,6 +194,14 @@ function Verify() {
   );
 }
 
-function broken(problem: unknown): string {
-  return typeof problem === 'string' ? problem : JSON.stringify(problem);
+/** Broken, if a line is not what it was; INCOMPLETE, if calls are missing although every line is. */
+export function chainState({ ok, records, days, checkpoints, problem, gaps, callsCutOff }: AuditState): string {
+  const all = `${records} ${records === 1 ? 'record' : 'records'} in ${days} ${days === 1 ? 'day' : 'days'}, ${checkpoints} signed ${checkpoints === 1 ? 'checkpoint' : 'checkpoints'}`;
+  if (ok) return `Unbroken: ${all}`;
+  if (problem) return `Broken: ${problem.kind.replaceAll('_', ' ')}${problem.file ? ` in ${problem.file}` : ''}${problem.line > 0 ? `, line ${problem.line}` : ''}`;
+  const missing = [
+    ...(gaps.length > 0 ? [`${gaps.length} ${gaps.length === 1 ? 'gap' : 'gaps'}`] : []),
+    ...(callsCutOff > 0 ? [`${callsCutOff} ${callsCutOff === 1 ? 'call' : 'calls'} of a gate that ended, which the next start records`] : []),
+  ];
+  return `INCOMPLETE: ${missing.join(', ')}. What is there is unbroken: ${all}`;
 }

@@ -2,6 +2,7 @@ import { useState, useSyncExternalStore } from 'react';
 import { api, explain } from '../api/client';
 import type { Models, Trust } from '../api/types';
 import { go } from '../app/route';
+import { chosenAgent, chosenTrust, keepAgent, keepTrust } from '../app/choices';
 import { app } from '../app/store';
 import { SessionList } from '../app/Sidebar';
 import { useLoaded } from '../app/useLoaded';
@@ -23,18 +24,24 @@ export function FirstRun() {
   const [text, setText] = useState('');
   const attachments = useAttachments();
   const [model, setModel] = useState<string>();
-  const [agent, setAgent] = useState('');
-  const [trust, setTrust] = useState<Trust>();
+  const workspace = me?.workspace ?? '';
+  const [pickedAgent, setAgent] = useState<string>();
+  const [pickedTrust, setTrust] = useState<Trust>();
   const [problem, setProblem] = useState('');
   const [isStarting, setIsStarting] = useState(false);
   const names = modelNames(models.value, me?.defaultModel);
   const chosen = model ?? names[0];
+  // What was chosen here before counts again, for agents that are still declared.
+  const declared = agents.value?.items ?? [];
+  const agent = declared.find((one) => one.name === (pickedAgent ?? chosenAgent(workspace)));
+  const trust = pickedTrust ?? chosenTrust(workspace, agent?.name ?? '');
+  const level = trust ?? agent?.trust ?? me?.trust ?? 'guided';
   const start = async (message: string) => {
     if (isStarting || !message.trim()) return;
     setIsStarting(true);
     setProblem('');
     try {
-      const session = await api.createSession({ ...(chosen ? { model: chosen } : {}), ...(agent ? { agent } : {}), ...(trust ? { trust } : {}) });
+      const session = await api.createSession({ ...(chosen ? { model: chosen } : {}), ...(agent ? { agent: agent.name } : {}), ...(trust ? { trust } : {}) });
       keepFirstMessage(session.id, { text: message.trim(), attachments: attachments.files });
       app.put(session);
       go('sessions', session.id);
@@ -43,8 +50,16 @@ export function FirstRun() {
       setIsStarting(false);
     }
   };
+  const chooseAgent = (name: string) => {
+    keepAgent(workspace, name);
+    setAgent(name);
+    setTrust(undefined);
+  };
+  const chooseTrust = (chosenLevel: Trust) => {
+    keepTrust(workspace, agent?.name ?? '', chosenLevel);
+    setTrust(chosenLevel);
+  };
   const homeless = approvals.filter((approval) => approval.source !== 'chat' || !approval.session).map((approval) => ({ ...approval, toolId: approval.id }));
-  const level = trust ?? me?.trust ?? 'guided';
   return (
     <section className="start" aria-label="New session">
       {(sessions.length > 0 || query) && (
@@ -70,17 +85,17 @@ export function FirstRun() {
               <option key={name}>{name}</option>
             ))}
           </select>
-          <select aria-label="Trust" value={level} onChange={(event) => setTrust(event.target.value as Trust)}>
+          <select aria-label="Trust" value={level} onChange={(event) => chooseTrust(event.target.value as Trust)}>
             {TRUST.map((one) => (
               <option key={one.value} value={one.value}>
                 {one.name}
               </option>
             ))}
           </select>
-          {(agents.value?.items.length ?? 0) > 0 && (
-            <select aria-label="Agent" value={agent} onChange={(event) => setAgent(event.target.value)}>
+          {declared.length > 0 && (
+            <select aria-label="Agent" value={agent?.name ?? ''} onChange={(event) => chooseAgent(event.target.value)}>
               <option value="">no agent</option>
-              {agents.value?.items.map((one) => (
+              {declared.map((one) => (
                 <option key={one.name}>{one.name}</option>
               ))}
             </select>

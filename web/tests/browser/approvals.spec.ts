@@ -127,6 +127,15 @@ test.describe('a question', () => {
     await ended(page);
     await ended(other);
     await expect(tool(other, 'run_command').last()).toContainText('Refused');
+    // Whose answer counted, in both: the window that gave it says so of itself, the other names it.
+    const said = async (window: typeof page, number: number) => {
+      await unfold(tool(window, 'run_command').nth(number));
+      return tool(window, 'run_command').nth(number).locator('.tool-foot').innerText();
+    };
+    expect(await said(other, 0)).toContain('approved by you');
+    expect(await said(page, 0)).toMatch(/approved by \S+ \(window c\d+\)/);
+    expect(await said(page, 1)).toContain('refused by you');
+    expect(await said(other, 1)).toMatch(/refused by \S+ \(window c\d+\)/);
     expect(await other.getByRole('article', { name: 'Agent' }).allTextContents()).toEqual(await page.getByRole('article', { name: 'Agent' }).allTextContents());
   });
 
@@ -182,6 +191,22 @@ test.describe('a question of a program', () => {
     expect((await outcome).decision).toBe('ALLOWED');
     await expect(card).toBeHidden();
     expect(gate.read('a.txt')).toBe('by a program\n');
+  });
+});
+
+test.describe('a question of an MCP client', () => {
+  test('that cannot ask is asked on the start page', async ({ page, gate }) => {
+    await open(page, gate);
+    const answer = gate.mcp('write_file', { path: 'm.txt', content: 'by an MCP client\n' });
+    const card = question(page, 'write_file');
+    await expect(card).toContainText('by an MCP client');
+    // How long its session lasts is not known, so an answer counts once.
+    await expect(button(card, 'Approve for this session')).toHaveCount(0);
+    await accessible(page);
+    await button(card, 'Approve').click();
+    expect(await answer).not.toContain('isError":true');
+    await expect(card).toBeHidden();
+    expect(gate.read('m.txt')).toBe('by an MCP client\n');
   });
 });
 

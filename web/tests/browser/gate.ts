@@ -92,6 +92,21 @@ export class Gate {
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
   }
 
+  /** A call of an MCP client that declares no capabilities; the answer as text. */
+  async mcp(tool: string, args: object): Promise<string> {
+    let session: Record<string, string> = {};
+    const send = async (message: object) => {
+      const headers = { authorization: `Bearer ${this.token}`, 'content-type': 'application/json', accept: 'application/json, text/event-stream', 'mcp-protocol-version': '2025-11-25', ...session };
+      const answer = await fetch(`${this.address}mcp`, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', ...message }) });
+      const named = answer.headers.get('mcp-session-id');
+      if (named) session = { 'mcp-session-id': named };
+      return answer.text();
+    };
+    await send({ id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'plain', version: '1' } } });
+    await send({ method: 'notifications/initialized' });
+    return send({ id: 2, method: 'tools/call', params: { name: tool, arguments: args } });
+  }
+
   /** Another command of the same state. */
   command(args: string[]) {
     const { status, stderr } = spawnSync(BINARY, ['--config', 'toolgate.yaml', ...args], { ...this.options, encoding: 'utf8' });

@@ -1,7 +1,7 @@
 /** A model whose every word is an attack on the page: nothing loads, nothing runs, nothing hangs, nothing looks like the gate. */
 import { amberPixels, amberPixelsOfAll } from './amber';
 import { ATTACKS, BEACON, hears, requests } from './canary';
-import { button, ended, expect, message, open, question, send, test, tool, unfold } from './test';
+import { button, ended, expect, HANGING_MS, longestTask, message, open, question, send, test, tool, unfold, watchTasks } from './test';
 
 test.beforeAll(() => hears());
 
@@ -105,6 +105,7 @@ test.describe('sizes', () => {
 
   test('of five megabytes and of Markdown bombs leave the page usable', async ({ page, gate }) => {
     await open(page, gate);
+    await watchTasks(page);
     // Not `send`: the message may leave the screen before it is looked for.
     await message(page).fill('Attack');
     await button(page, 'Send').click();
@@ -118,5 +119,6 @@ test.describe('sizes', () => {
     expect(await page.evaluate(() => document.querySelectorAll('*').length)).toBeLessThan(8000);
     await button(page, 'Send').click();
     await expect(page.getByRole('article', { name: 'You' }).last()).toContainText('still typing');
+    expect(await longestTask(page)).toBeLessThan(HANGING_MS);
   });
 });

@@ -113,3 +113,30 @@ export async function accessible(page: Page) {
 export async function view(page: Page, name: 'Sessions' | 'Changes' | 'Tools' | 'Audit' | 'Settings') {
   await page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
 }
+
+/** Notes the longest task of the page from now on, by the browser's own account. */
+export async function watchTasks(page: Page) {
+  await page.evaluate(() => {
+    Reflect.set(window, 'longest', 0);
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) Reflect.set(window, 'longest', Math.max(Number(Reflect.get(window, 'longest')), entry.duration));
+    }).observe({ type: 'longtask' });
+  });
+}
+
+export function longestTask(page: Page): Promise<number> {
+  return page.evaluate(() => Number(Reflect.get(window, 'longest')));
+}
+
+/** A page that hangs: no task may keep a click waiting for longer, on a machine that does other things as well. */
+export const HANGING_MS = 3000;
+
+/** Goes from one element that takes keys to the next until this one has the focus. */
+export async function tabTo(page: Page, target: Locator, key: 'Tab' | 'Shift+Tab' = 'Tab') {
+  await expect(target).toBeVisible();
+  for (let count = 0; count < 150; count += 1) {
+    if (await target.evaluate((element) => element === document.activeElement)) return;
+    await page.keyboard.press(key);
+  }
+  throw new Error(`${String(target)} is not reached with ${key}`);
+}

@@ -124,3 +124,24 @@ test('operators see what all callers do, live', async ({ page, gate }) => {
   await button(question(page, 'run_command'), 'Refuse').click();
   expect((await waiting).decision).toBe('DENIED');
 });
+
+test.describe('agents', () => {
+  test.use({ setup: { script: SCRIPT, config: 'agents:\n  free: {trust: autonomous}\n' } });
+
+  test('an agent that is asked about nothing is announced as such, and choices are kept for this project', async ({ page, gate }) => {
+    await open(page, gate);
+    await expect(page.getByText('changes and commands wait for your answer')).toBeVisible();
+    await page.getByRole('combobox', { name: 'Agent' }).selectOption('free');
+    // The level is that of the agent, not that of the gate.
+    await expect(page.getByText('Nothing that is allowed waits for you')).toBeVisible();
+    await expect(page.getByText('wait for your answer')).toHaveCount(0);
+    await page.getByRole('combobox', { name: 'Trust' }).selectOption('supervised');
+    await page.reload();
+    await expect(page.getByRole('combobox', { name: 'Agent' })).toHaveValue('free');
+    await expect(page.getByRole('combobox', { name: 'Trust' })).toHaveValue('supervised');
+    await expect(page.getByText('Every call waits for your answer.')).toBeVisible();
+    // Another agent of the project has its own level.
+    await page.getByRole('combobox', { name: 'Agent' }).selectOption('');
+    await expect(page.getByRole('combobox', { name: 'Trust' })).toHaveValue('guided');
+  });
+});

@@ -58,6 +58,57 @@ test('a question', async ({ page, gate }) => {
   await picture(page, 'question');
 });
 
+test('the first run', async ({ page, gate }) => {
+  await open(page, gate);
+  await expect(page.getByText('This is a scripted model')).toBeVisible();
+  await picture(page, 'first-run');
+});
+
+test('a lasting grant, and an edited call', async ({ page, gate }) => {
+  await open(page, gate);
+  await button(await ask(page), 'Approve').click();
+  const card = question(page, 'run_command');
+  await expect(button(card, 'Approve')).toBeEnabled();
+  await card.getByRole('button', { name: 'Always…' }).click();
+  await card.getByRole('radio').first().check();
+  await card.getByRole('radio', { name: 'A week' }).check();
+  await picture(page, 'grant');
+  await button(card, 'Back').click();
+  await card.getByRole('button', { name: 'Edit…' }).click();
+  await card.getByRole('textbox', { name: 'Command' }).fill('grep -n rate src/*.rs');
+  await picture(page, 'edit');
+});
+
+test('a refusal, and what undoing would do', async ({ page, gate }) => {
+  await open(page, gate);
+  await button(await ask(page), 'Approve').click();
+  const card = question(page, 'run_command');
+  await expect(button(card, 'Refuse')).toBeEnabled();
+  await card.getByRole('textbox', { name: 'Reason for the model' }).fill('the tests show that already');
+  await button(card, 'Refuse').click();
+  await ended(page);
+  await unfold(tool(page, 'run_command'));
+  await tool(page, 'run_command').scrollIntoViewIfNeeded();
+  await picture(page, 'refused');
+  await view(page, 'Changes');
+  await button(page, 'Undo').click();
+  await expect(page.getByRole('region', { name: 'What undoing would do' }).locator('.hljs-keyword').first()).toBeVisible();
+  await picture(page, 'undo');
+});
+
+test.describe('nobody answers', () => {
+  test.use({ setup: { script: SCRIPT, files: { 'src/price.rs': PRICE, '.env': 'KEY=1\n' }, config: 'approval: {timeout: 2s}\n' } });
+
+  test('a question that expired', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Make the price depend on the rate');
+    await ended(page);
+    await unfold(tool(page, 'edit_file'));
+    await tool(page, 'edit_file').scrollIntoViewIfNeeded();
+    await picture(page, 'expired');
+  });
+});
+
 test.describe('in the dark', () => {
   test.use({ colorScheme: 'dark' });
 

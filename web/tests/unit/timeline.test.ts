@@ -3,7 +3,7 @@ import type { AuditRecord } from '../../src/api/types';
 import { barsOf } from '../../src/views/Timeline';
 
 const record = (ms: number, decision: AuditRecord['decision'] = 'ALLOWED'): AuditRecord => ({
-  seq: ms, timestamp: new Date(Date.UTC(2026, 0, 1) + ms).toISOString(), traceId: String(ms), caller: { sub: 'a' }, tool: { name: 't' }, decision,
+  v: 2, prev: '', hash: '', duration: 1, request: { argsHash: '' }, seq: ms, timestamp: new Date(Date.UTC(2026, 0, 1) + ms).toISOString(), traceId: String(ms), caller: { sub: 'a', permissions: [], session: 's' }, tool: { name: 't' }, decision,
 });
 
 test('every record is in exactly one bar, and bars follow each other without a gap', () => {
