@@ -129,7 +129,10 @@ impl EventLog {
             }
             other => {
                 match &other {
-                    ChatEvent::ToolStart { tool_id, .. } => self.drop_deltas(*tool_id),
+                    ChatEvent::ToolStart { tool_id, .. } => {
+                        self.empty_input(*tool_id);
+                        self.drop_deltas(*tool_id);
+                    }
                     ChatEvent::ToolResult { tool_id, .. } => self.drop_deltas(*tool_id),
                     _ => {}
                 }
@@ -174,13 +177,30 @@ impl EventLog {
         frame
     }
 
+    /// Empties the first delta of a call's arguments: that it came is kept, so that the calls of a message are in the same order for whoever reads later.
+    fn empty_input(&mut self, call: CallId) {
+        for entry in &mut self.entries {
+            let before = entry.bytes();
+            if let EntryBody::Deltas(run) = &mut entry.body
+                && matches!(run.of, DeltaOf::Input { call: of, .. } if of == call)
+            {
+                run.text.clear();
+                run.ends.clear();
+                self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
+                return;
+            }
+        }
+    }
+
     /// Drops the deltas of a call, which a later event repeats.
     fn drop_deltas(&mut self, call: CallId) {
         let bytes = &mut self.bytes;
         self.entries.retain(|entry| {
             let is_of_call = match &entry.body {
-                EntryBody::Deltas(DeltaRun { of: DeltaOf::Input { call: of, .. }, .. })
-                | EntryBody::Deltas(DeltaRun { of: DeltaOf::Output { call: of, .. }, .. }) => *of == call,
+                EntryBody::Deltas(DeltaRun { of: DeltaOf::Input { call: of, .. }, text, .. }) => {
+                    *of == call && !text.is_empty()
+                }
+                EntryBody::Deltas(DeltaRun { of: DeltaOf::Output { call: of, .. }, .. }) => *of == call,
                 _ => false,
             };
             if is_of_call {
@@ -275,5 +295,46 @@ fn name_and_data(event: &impl Serialize) -> (String, String) {
             (name, data.to_string())
         }
         _ => (String::new(), "{}".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_a_message_are_in_their_order_for_whoever_reads_later() {
+        let mut log = EventLog::after(0);
+        let message_id = MessageId::from("m");
+        let calls = [CallId::fresh(), CallId::fresh()];
+        let chunk = "x".repeat(MAX_DELTA_BYTES);
+        // Each is written in two pieces that are entries of their own, and starts when all are written.
+        for tool_id in calls {
+            for _ in 0..2 {
+                let (message_id, tool_name) = (message_id.clone(), "t".to_owned());
+                log.push(ChatEvent::ToolInputDelta { message_id, tool_id, tool_name, chunk: chunk.clone() });
+            }
+        }
+        let written = log.bytes;
+        for tool_id in calls {
+            let (message_id, tool_name) = (message_id.clone(), "t".to_owned());
+            log.push(ChatEvent::ToolStart {
+                message_id,
+                tool_id,
+                tool_name,
+                input: json!({}),
+                input_text: None,
+            });
+            let LogRead::Frames(frames) = log.read(0, usize::MAX) else { panic!("a gap") };
+            let data = frames.iter().map(|frame| serde_json::from_str::<Value>(&frame.data).unwrap());
+            let mut order: Vec<String> =
+                data.map(|data| data["toolId"].as_str().unwrap().to_owned()).collect();
+            order.dedup();
+            assert_eq!(order[..2], calls.map(|call| call.to_string()), "after {tool_id}");
+        }
+        // The arguments are in the start alone.
+        assert!(log.bytes < written / 8, "{} of {written}", log.bytes);
+        let counted: usize = log.entries.iter().map(LogEntry::bytes).sum();
+        assert_eq!(log.bytes, counted);
     }
 }

@@ -276,6 +276,7 @@ fn a_call_of_an_mcp_client_that_cannot_ask_is_asked_about_here() {
                 if let Some(question) = open["items"].get(0) {
                     break question.clone();
                 }
+                assert!(!calling.is_finished(), "nobody was asked");
             };
             assert_eq!((&question["source"], &question["mayLast"]), (&json!("mcp"), &json!(false)));
             assert!(question["grants"].as_array().unwrap().iter().all(|grant| grant["lasts"] != "session"));
@@ -307,6 +308,7 @@ fn a_question_of_an_mcp_client_is_its_own_callers_alone() {
             if let Some(question) = open["items"].get(0) {
                 break question.clone();
             }
+            assert!(!calling.is_finished(), "nobody was asked");
         };
         assert_eq!(bob.get("approvals").expect(200)["items"], json!([]));
         let path = format!("approvals/{}", question["id"].as_str().unwrap());

@@ -125,7 +125,7 @@ fn a_session_says_what_it_cost_where_a_price_is_declared() {
     let script = place.scratch.path().join("model.yaml");
     std::fs::write(&script, "steps: [{say: Hello., usage: {input: 2000, output: 1000}}]\n").unwrap();
     let mut model = place.toolgate();
-    let mut model = model.arg("--json").arg("scripted").arg(&script);
+    let model = model.arg("--json").arg("scripted").arg(&script);
     let mut model = model.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(model.stdout.take().unwrap()).read_line(&mut line).unwrap();
