@@ -87,7 +87,7 @@ pub(crate) struct MeDto {
     pub(crate) version: &'static str,
     /// The profile of the tools.
     pub(crate) profile: &'static str,
-    /// Tells this workspace from others, without naming its path.
+    /// Distinguishes this workspace from others, without naming its path.
     pub(crate) workspace: String,
     /// The names of the mounts, the workspace first.
     pub(crate) mounts: Vec<String>,

@@ -222,7 +222,7 @@ impl Reloader {
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
         let generation = self.gate.replace_config(loaded);
-        // After the gate: whoever sees a new agent can call as it.
+        // After the gate: a client that sees a new agent can call as it.
         self.agents.send_replace(settings.loaded.config.agents.clone());
         Ok(generation)
     }

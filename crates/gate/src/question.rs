@@ -255,7 +255,7 @@ impl StageContext<'_> {
 }
 
 impl StageContext<'_> {
-    /// Asks whoever can be asked: the approver of the call, else the fallback.
+    /// Asks the approver of the call, else the fallback.
     async fn ask_reachable(&self, question: ApprovalRequest) -> ApprovalReply {
         let Some(fallback) = self.fallback_approver else { return self.approver.ask(question).await };
         match self.approver.ask(question.clone()).await {

@@ -571,7 +571,7 @@ export interface components {
             version: string;
             /** @description The profile of the tools. */
             profile: string;
-            /** @description Tells this workspace from others, without naming its path. */
+            /** @description Distinguishes this workspace from others, without naming its path. */
             workspace: string;
             /** @description The names of the mounts, the workspace first. */
             mounts: string[];

@@ -17,7 +17,7 @@ use crate::failure::{ApiResult, internal, not_found, of_answer};
 use crate::input::{JsonBody, QueryOf, call_id};
 use crate::state::ApiState;
 
-/// The name of the WebSocket of whoever answers over HTTP, so that the other clients see which of them it was.
+/// The name of the WebSocket of a client that answers over HTTP, so that the other clients see which of them it was.
 const CLIENT_HEADER: &str = "toolgate-client";
 
 #[derive(Deserialize)]

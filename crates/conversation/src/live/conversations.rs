@@ -575,7 +575,7 @@ impl Conversations {
         Arc::new(McpApprover { questions: self.shared.questions.clone(), owner_of })
     }
 
-    /// A client looks at the open questions of its owner, or listens for them. Whoever does so within a minute is asked about calls of MCP clients.
+    /// A client looks at the open questions of its owner, or listens for them. An owner whose clients do so within a minute is asked about calls of MCP clients.
     pub fn note_reader(&self, who: &Principal) {
         self.shared.questions.note_reader(&who.owner);
     }

@@ -177,7 +177,7 @@ impl EventLog {
         frame
     }
 
-    /// Empties the first delta of a call's arguments: that it came is kept, so that the calls of a message are in the same order for whoever reads later.
+    /// Empties the first delta of a call's arguments: that it came is kept, so that the calls of a message are in the same order for later readers.
     fn empty_input(&mut self, call: CallId) {
         for entry in &mut self.entries {
             let before = entry.bytes();

@@ -21,7 +21,7 @@ use crate::approval_answer::{ApprovalScope, GivenAnswer};
 /// How many questions are remembered that are no longer open, for answers that come too late.
 const MAX_CLOSED: usize = 512;
 
-/// Whoever looked at its questions this recently, or listens for them, is asked about the calls of its MCP clients.
+/// An owner whose clients looked at its questions this recently, or listen for them, is asked about the calls of its MCP clients.
 const READER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A question whose time is nearly up when its call gives it up was not withdrawn for another reason.
@@ -92,8 +92,8 @@ pub enum AnswerError {
     /// There is no such question, or it belongs to another caller: the two are not distinguished.
     #[error("there is no question about this call")]
     Unknown,
-    /// Nobody answered in time, and the call was denied.
-    #[error("nobody answered this question in time, and its call was denied")]
+    /// No answer came in time, and the call was denied.
+    #[error("no answer to this question came in time, and its call was denied")]
     Expired,
     /// Its call ended before an answer came.
     #[error("this question was withdrawn: its call was cancelled")]
@@ -200,7 +200,7 @@ impl Questions {
         state.readers.insert(owner.clone(), now);
     }
 
-    /// Whether somebody would see a question to this owner.
+    /// Whether a client would see a question to this owner.
     fn has_reader(&self, owner: &SessionOwner) -> bool {
         let at = self.lock().readers.get(owner).copied();
         at.is_some_and(|at| at.elapsed() < READER_TIMEOUT)
@@ -320,7 +320,7 @@ impl Approver for ClientApprover {
 /// Whose the questions about a caller's calls are.
 pub type OwnerOf = Box<dyn Fn(&Caller) -> SessionOwner + Send + Sync>;
 
-/// Asks about the calls of MCP clients that cannot ask a person themselves, if somebody would see it.
+/// Asks about the calls of MCP clients that cannot ask a person themselves, if a client of the same owner would see it.
 pub(crate) struct McpApprover {
     pub(crate) questions: Questions,
     pub(crate) owner_of: OwnerOf,

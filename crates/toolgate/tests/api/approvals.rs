@@ -204,7 +204,7 @@ fn an_answer_over_http_names_the_window_that_gave_it() {
     let given = person.header("Toolgate-Client", &name).post(&path, &json!({"approved": true})).expect(200);
     assert_eq!(given["by"]["client"], name);
     assert_eq!(first.wait("chat:tool-answered")["by"]["client"], name);
-    // Whoever comes too late learns the same.
+    // An answer that comes too late gets the same.
     let late = person.header("Toolgate-Client", "c1").post(&path, &json!({"approved": false}));
     assert_eq!(late.problem(), (409, "already_answered".to_owned()));
     assert_eq!(
@@ -264,7 +264,7 @@ fn mcp_write(client: &Client) -> Value {
 fn a_call_of_an_mcp_client_that_cannot_ask_is_asked_about_here() {
     let gate = Gate::serve(WRITING);
     let person = gate.person();
-    // Nobody looks: the client is told at once, and nothing waits.
+    // No client looks: the call is denied immediately, and nothing waits.
     let refused = mcp_write(&person);
     assert!(refused.to_string().contains("this client cannot show questions"), "{refused}");
     person.get("approvals").expect(200);

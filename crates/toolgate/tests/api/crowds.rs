@@ -245,7 +245,7 @@ fn a_gate_killed_under_a_hundred_working_clients_loses_and_doubles_nothing() {
     }
 }
 
-/// Goes on where a client left off: it is told that events are missing, and reads the stored messages once.
+/// Goes on where a client left off: it is informed that events are missing, and reads the stored messages once.
 fn resume(client: &Client, session: &str, known: &mut Known) {
     let mut socket = client.socket(session, known.last);
     socket.wait("chat:reset");
