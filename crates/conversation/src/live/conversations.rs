@@ -613,7 +613,8 @@ impl Conversations {
         if let Some(live) = self.live_now(id) {
             return Ok(live);
         }
-        let base = self.shared.parts.store.reserve_events(id, RESERVED_EVENTS).await?;
+        // Zero stands for the beginning of any log: a client that has seen nothing of this one has to be distinguishable after a restart.
+        let base = self.shared.parts.store.reserve_events(id, RESERVED_EVENTS).await? + 1;
         let mut all = self.lock();
         // Another request may have made it since.
         let fresh = || Arc::new(LiveConversation::new(id.clone(), base));

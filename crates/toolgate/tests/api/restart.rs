@@ -69,6 +69,20 @@ fn clients_of_a_killed_gate_resume_with_nothing_lost_or_doubled() {
 }
 
 #[test]
+fn a_client_that_had_seen_no_event_is_reset_like_the_others() {
+    let gate = Gate::serve(STEPS);
+    let person = gate.person();
+    let session = person.session();
+    let seen = View::load(&person, &session).seq;
+    person.post(&format!("sessions/{session}/messages"), &json!({"text": "one"})).expect(202);
+    let gate = gate.restart();
+    let mut again = gate.person().socket(&session, seen);
+    // Without it the message of before would never be shown.
+    again.wait("chat:reset");
+    assert_eq!(View::load(&gate.person(), &session).texts[0], "user one");
+}
+
+#[test]
 fn a_turn_that_was_cut_off_is_answered_and_the_session_goes_on() {
     let script = "
 steps:
