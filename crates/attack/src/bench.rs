@@ -27,7 +27,7 @@ use toolgate_gate::{
 };
 use toolgate_identity::Verifier;
 use toolgate_manifest::OnAuditFailure;
-use toolgate_sandbox::Sandbox;
+use toolgate_sandbox::{Layers, Sandbox, SandboxError};
 use toolgate_tools::{CallResponse, Profile, ProfiledGate};
 use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
 use toolgate_workspace::Workspace;
@@ -234,6 +234,17 @@ impl BenchOptions {
             deed();
             Sandbox::prepare(options)
         }));
+        self
+    }
+
+    /// A machine on which no command can be confined.
+    #[must_use]
+    pub fn without_sandbox(mut self) -> Self {
+        let missing = || SandboxError::Missing {
+            missing: Layers::required_by_default(),
+            why: "none in this test".to_owned(),
+        };
+        self.supplied.prepare_sandbox = Some(Arc::new(move |_| Err(missing())));
         self
     }
 

@@ -34,6 +34,8 @@ pub struct CommandOutcome {
     pub limits: AppliedLimits,
     /// How it ended; `None` where it was not started.
     pub exit: Option<CommandExit>,
+    /// Whether the same call again asks a person for what it lacked. Only for commands in the background: the gate says it of others.
+    pub retry_asks: bool,
 }
 
 /// What an answer says of a command besides its output. The members are those of the declared schemas.

@@ -142,6 +142,7 @@ impl CommandRunner {
                 leftovers,
                 limits: held,
                 exit: Some(ended),
+                retry_asks: false,
             }
         }))
     }

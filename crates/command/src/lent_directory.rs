@@ -64,8 +64,12 @@ fn path_words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 impl CommandOutcome {
-    /// Reports the paths that the line names and the failed command did not find; returns them.
-    pub fn report_unseen_paths(&mut self, line: &str, lent: &[PathBuf]) -> Vec<PathBuf> {
+    /// Reports the paths that the line names and the failed command, by its output, did not find; returns them.
+    pub fn report_unseen_paths(
+        &mut self,
+        (line, output): (&str, Option<&str>),
+        lent: &[PathBuf],
+    ) -> Vec<PathBuf> {
         if self.exit_code().is_none_or(|code| code == 0) {
             return Vec::new();
         }
@@ -75,7 +79,8 @@ impl CommandOutcome {
             let shown = word.strip_prefix('~').map_or(word.to_owned(), |rest| format!("/tmp/home{rest}"));
             let path = PathBuf::from(word);
             let is_known = unseen.contains(&path) || lent.iter().any(|lent| path.starts_with(lent));
-            if !is_known && unseen.len() < MAX_PATHS && self.captured.both.contains(&shown) {
+            if !is_known && unseen.len() < MAX_PATHS && output.unwrap_or(&self.captured.both).contains(&shown)
+            {
                 unseen.push(path);
             }
         }

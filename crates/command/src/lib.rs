@@ -206,6 +206,15 @@ impl CommandRunner {
         if self.options.network.is_empty() { "none".to_owned() } else { self.options.network.join(", ") }
     }
 
+    /// Fails if no command can run now: a layer that is required is missing, or the disk is almost full.
+    ///
+    /// # Errors
+    /// The failure of a command that is run.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.check_disk()?;
+        Ok(self.options.confinement.runtime()?.sandbox.check()?)
+    }
+
     /// Whether commands find a program of this name.
     #[must_use]
     pub fn has_program(&self, name: &str) -> bool {

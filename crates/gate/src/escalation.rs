@@ -6,12 +6,14 @@
 //! allowlist does not let a person open, such as a private address, is not remembered.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use toolgate_types::{Escalation, Sha256};
+use toolgate_policy::needs_question;
+use toolgate_types::{ErrorCode, Escalation, Outcome, Sha256, ToolOutput};
 
 use crate::caller::{AuthenticatedCaller, ToolHolder};
+use crate::stages::Ready;
 
 /// How many refused calls are remembered; the oldest are forgotten.
 const MAX_REMEMBERED: usize = 256;
@@ -147,6 +149,67 @@ impl EscalationMemory {
     /// Every update is complete once the lock is released, so poisoning is ignored.
     fn lock(&self) -> MutexGuard<'_, Remembered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Remembers what one call lacked, also after its answer: a command in the background is refused its hosts later.
+#[derive(Clone, Debug)]
+pub struct LackReporter {
+    memory: Arc<EscalationMemory>,
+    call: EscalatedCall,
+    /// Whether a person is asked about the call.
+    is_guarded: bool,
+}
+
+impl LackReporter {
+    /// Remembers what the call lacked; returns whether the same call again asks a person for it.
+    pub fn report(&self, lacked: Escalation) -> bool {
+        let asks = self.is_guarded && lacked != Escalation::default();
+        self.memory.remember(self.call.clone(), lacked);
+        asks
+    }
+}
+
+/// What a call may turn out to lack.
+pub(crate) struct PossibleLacks {
+    reporter: LackReporter,
+    longer_timeout: Option<Duration>,
+    outlives_call: bool,
+}
+
+impl PossibleLacks {
+    /// Of a call that is about to run; `None` if a person allows such calls nothing more.
+    pub(crate) fn of(ready: &mut Ready<'_>, memory: &Arc<EscalationMemory>) -> Option<Self> {
+        let (tool, arguments) = (&ready.tool.tool, ready.approved.arguments());
+        let reporter = LackReporter {
+            memory: Arc::clone(memory),
+            call: ready.escalated.clone()?,
+            is_guarded: needs_question(ready.context.caller.trust, tool.spec().class),
+        };
+        let longer_timeout = tool.longer_timeout(arguments, &ready.context);
+        let outlives_call = tool.outlives_call(arguments);
+        ready.context.lacks = Some(reporter.clone());
+        Some(Self { reporter, longer_timeout, outlives_call })
+    }
+
+    /// Remembers what the call lacked, and tells its caller that the same call asks a person for it.
+    pub(crate) fn note(self, outcome: &mut Outcome) {
+        let lacked = match &outcome {
+            // The command may have ended already, and reported what it lacked.
+            Outcome::Done(_) if self.outlives_call => return,
+            Outcome::Done(output) => output.lacked.clone(),
+            Outcome::Failed { failure, .. } if failure.code == ErrorCode::Timeout => {
+                Escalation { timeout: self.longer_timeout, ..Escalation::default() }
+            }
+            Outcome::Failed { .. } => Escalation::default(),
+        };
+        if self.reporter.report(lacked)
+            && let Outcome::Done(ToolOutput { text, text_field: None, .. }) = outcome
+            && !text.is_empty()
+        {
+            let hint = "\n[the same call again asks a person whether it may reach what it was refused]";
+            *text = format!("{text}{hint}").into();
+        }
     }
 }
 

@@ -10,10 +10,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
 use toolgate_manifest::AuditDetail;
-use toolgate_policy::needs_question;
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Escalation, Failure, Outcome, SessionId, Sha256, Stage, ToolCall,
-    ToolClass, ToolOutput,
+    CallId, Caller, Category, ErrorCode, Failure, Outcome, SessionId, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
 };
 use toolgate_workspace::Recorder;
 
@@ -24,7 +23,7 @@ use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
 use crate::call_observer::CallObserver;
 use crate::caller::{AuthenticatedCaller, Credential};
-use crate::escalation::{EscalatedCall, EscalationMemory, recorded};
+use crate::escalation::{EscalationMemory, PossibleLacks, recorded};
 use crate::flow::{CallFlow, Endorsements, FlowLabelStore, FlowStage, FlowState};
 use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
@@ -99,7 +98,7 @@ pub struct Gate {
     clock: Clock,
     session_grants: SessionGrants,
     grants: Arc<GrantStore>,
-    escalations: EscalationMemory,
+    escalations: Arc<EscalationMemory>,
     sessions: SessionCallCounter,
     pub(crate) flow: FlowState,
     pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
@@ -202,7 +201,7 @@ impl Gate {
             clock: options.clock,
             session_grants: SessionGrants::default(),
             grants: options.grants,
-            escalations: EscalationMemory::default(),
+            escalations: Arc::default(),
             sessions: SessionCallCounter::default(),
             flow: FlowState { labels: options.flow_labels, endorsements: Endorsements::default() },
             observer: OnceLock::new(),
@@ -382,10 +381,10 @@ impl Gate {
                 unsettled.escalation = recorded(&ready.context.escalation);
                 let mut ready = ready;
                 ready.context.progress = self.label_progress(&unsettled, ready.context.progress.take());
-                let escalated = ready.escalated.clone().map(|call| (call, Arc::clone(&ready.tool.tool)));
+                let lacks = PossibleLacks::of(&mut ready, &self.escalations);
                 let (mut outcome, response) = self.execute(&unsettled, ready).await;
-                if let Some((call, tool)) = escalated {
-                    self.remember_lacks(call, tool.as_ref(), &mut outcome, &unsettled.caller);
+                if let Some(lacks) = lacks {
+                    lacks.note(&mut outcome);
                 }
                 (outcome, response)
             }
@@ -494,26 +493,6 @@ impl Gate {
             Err(failure) if is_token => StageRefusal { stage: Stage::Auth, failure },
             Err(_) => unknown_tool(name, &[]),
         }
-    }
-
-    /// Remembers what a command lacked, and reports to its caller that the same call asks a person for it.
-    fn remember_lacks(&self, call: EscalatedCall, tool: &dyn Tool, outcome: &mut Outcome, caller: &Caller) {
-        let lacked = match &outcome {
-            Outcome::Done(output) => output.lacked.clone(),
-            Outcome::Failed { failure, .. } if failure.code == ErrorCode::Timeout => {
-                Escalation { timeout: tool.longer_timeout(), ..Escalation::default() }
-            }
-            Outcome::Failed { .. } => Escalation::default(),
-        };
-        let asks = lacked != Escalation::default() && needs_question(caller.trust, tool.spec().class);
-        if asks
-            && let Outcome::Done(ToolOutput { text, text_field: None, .. }) = outcome
-            && !text.is_empty()
-        {
-            let hint = "\n[the same call again asks a person whether it may reach what it was refused]";
-            *text = format!("{text}{hint}").into();
-        }
-        self.escalations.remember(call, lacked);
     }
 
     async fn execute(

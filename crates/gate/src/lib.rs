@@ -59,7 +59,7 @@ pub use elicitation::{
     ServerQuestion,
 };
 pub use error::GateError;
-pub use escalation::EscalationOffer;
+pub use escalation::{EscalationOffer, LackReporter};
 pub use flow::{FlowLabelStore, FlowRule};
 pub use frontend_api::ToolAccess;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};

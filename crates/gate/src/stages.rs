@@ -473,6 +473,7 @@ fn context(
         cancelled: asking.cancelled.clone(),
         limits,
         escalation: Escalation::default(),
+        lacks: None,
         effective_grant: paths.clone(),
         grant: paths,
         judged: None,
@@ -583,6 +584,10 @@ impl ApprovedCall {
     #[must_use]
     pub fn call(&self) -> &ToolCall {
         &self.call
+    }
+
+    pub(crate) fn arguments(&self) -> &Value {
+        &self.call.arguments
     }
 
     /// Its arguments, which match the tool's schema.

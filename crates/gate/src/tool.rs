@@ -19,6 +19,7 @@ use crate::approved_changes::ExpectedChange;
 use crate::blocking::BlockingStrategy;
 use crate::caller::SessionCaller;
 use crate::elicitation::CallElicitor;
+use crate::escalation::LackReporter;
 use crate::gate::unrecorded;
 use crate::judged_paths::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
@@ -219,8 +220,9 @@ pub trait Tool: Send + Sync {
         self.spec().default_flow(self.leaves_the_machine())
     }
 
-    /// The timeout that a person may allow a call that ran out of time, if there is a longer one than it had.
-    fn longer_timeout(&self) -> Option<Duration> {
+    /// The timeout that a person may allow this call if it runs out of time; `None` if it has none longer than the one that it has.
+    fn longer_timeout(&self, arguments: &Value, context: &CallContext) -> Option<Duration> {
+        let _ = (arguments, context);
         None
     }
 
@@ -404,6 +406,8 @@ pub struct CallContext {
     pub limits: Limits,
     /// What a person allowed this call beyond the configuration.
     pub escalation: Escalation,
+    /// Remembers what a call lacked that goes on after its answer. `None` for tools whose calls a person allows nothing more.
+    pub lacks: Option<LackReporter>,
     /// The files that the caller's grant is restricted to, if it is.
     pub grant: Option<Arc<dyn PathGrant>>,
     /// The paths that rules or a person judged; the call may open no others.

@@ -12,6 +12,12 @@ use crate::sandbox::Sandbox;
 
 /// Confines and runs commands on one operating system. Code that runs commands depends only on this trait.
 pub trait Backend: Send + Sync {
+    /// Whether every required layer is available.
+    ///
+    /// # Errors
+    /// Which layers are missing, and why: no command is run.
+    fn check(&self) -> Result<(), SandboxError>;
+
     /// The path of a program, found as a command would find it.
     fn find_program(&self, program: &OsStr) -> Option<PathBuf>;
 
@@ -34,6 +40,10 @@ pub trait Backend: Send + Sync {
 }
 
 impl Backend for Sandbox {
+    fn check(&self) -> Result<(), SandboxError> {
+        self.check()
+    }
+
     fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
         self.find_program(program)
     }

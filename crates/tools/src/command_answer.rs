@@ -179,6 +179,9 @@ pub(crate) fn reported(report: BackgroundReport, context: &CallContext) -> Resul
         None => text.push_str(&format!("[{id} is {}]\n", state.text())),
     }
     text.push_str(&end.text(&context.limits).0);
+    if end.retry_asks {
+        text.push_str("[starting it again asks a person whether it may reach what it was refused]\n");
+    }
     let (has_ended, has_quarantined) = (end.exit.is_some(), !end.quarantined.is_empty());
     let mut facts = end.facts(false).into_fields();
     facts.retain(|name, value| {

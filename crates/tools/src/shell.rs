@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolgate_command::{
     BackgroundCommands, BackgroundEnd, BackgroundRequest, BackgroundStreams, CommandBounds, CommandOutcome,
     CommandRunner, CommandSpec, PathKind, Reach, ShellTimeouts, escape_name, inside, may_change,
@@ -32,6 +32,9 @@ use crate::schemas::of_arguments;
 
 /// The name of the working directory argument.
 const CWD: &str = "cwd";
+
+/// The name of the timeout argument.
+const TIMEOUT: &str = "timeout_ms";
 
 /// Linux limits one argument to 128 KiB including its NUL (`MAX_ARG_STRLEN`).
 const MAX_LINE_BYTES: usize = 128 * 1024 - 1;
@@ -278,8 +281,7 @@ impl ShellCore {
         arguments: &Value,
         context: &CallContext,
     ) -> Result<ToolOutput, Failure> {
-        let chosen = line.timeout.or(context.escalation.timeout).or(self.default_timeout);
-        let timeout = chosen.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
+        let timeout = self.timeout_of(line.timeout, context);
         let stop = stop_within(&context.stop, timeout);
         let (limits, reach) = (self.runner.limits(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
@@ -289,13 +291,30 @@ impl ShellCore {
         let bounds =
             CommandBounds { timeout, timeout_is_chosen: true, limits, max_written: MAX_WRITTEN_BYTES };
         finished.check(&bounds, &context.limits)?;
+        let lacked = self.lacked(&mut finished, (&text, None), context);
+        let answer = (self.presentation.answer)(finished, context);
+        Ok(ToolOutput { lacked, ..answer })
+    }
+
+    /// The timeout of a line that names this one. What a person allowed takes nothing from what the call names.
+    fn timeout_of(&self, named: Option<Duration>, context: &CallContext) -> Duration {
+        let usual = named.or(self.default_timeout).unwrap_or(context.limits.timeout);
+        usual.max(context.escalation.timeout.unwrap_or_default()).min(context.limits.timeout)
+    }
+
+    /// What a command lacked that a person may allow its retry: hosts that it was refused, and directories that its output says are missing.
+    fn lacked(
+        &self,
+        finished: &mut CommandOutcome,
+        said: (&str, Option<&str>),
+        context: &CallContext,
+    ) -> Escalation {
         let may_ask = self.runner.escalation();
         let refused = finished.refused_hosts.iter().filter(|_| may_ask.hosts);
         let hosts = refused.filter_map(|refused| refused.entry.clone()).collect();
-        let mut directories = finished.report_unseen_paths(&text, &context.escalation.directories);
+        let mut directories = finished.report_unseen_paths(said, &context.escalation.directories);
         directories.retain(|_| may_ask.directories);
-        let answer = (self.presentation.answer)(finished, context);
-        Ok(ToolOutput { lacked: Escalation { hosts, timeout: None, directories }, ..answer })
+        Escalation { hosts, timeout: None, directories }
     }
 
     /// Runs a line to its end, however long after its call that is.
@@ -308,8 +327,12 @@ impl ShellCore {
     ) -> BackgroundEnd {
         let (limits, reach) = (self.runner.limits().long_lived(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
+        let text = line.command.clone();
         let command = self.command(line, (&reach, limits), context, &last_look);
-        self.runner.run_in_background(&command, context, streams)
+        let mut finished = self.runner.run_in_background(&command, context, streams)?;
+        let lacked = self.lacked(&mut finished, (&text, Some(&streams.kept_output())), context);
+        finished.retry_asks = context.lacks.as_ref().is_some_and(|lacks| lacks.report(lacked));
+        Ok(finished)
     }
 
     fn command<'c>(
@@ -392,9 +415,15 @@ impl Tool for Shell {
         command_flow(&self.core.runner, self.spec.default_flow(true))
     }
 
-    fn longer_timeout(&self) -> Option<Duration> {
-        let (most, usual) = (self.spec.timeout?, self.core.default_timeout?);
-        (usual < most && self.core.runner.escalation().time).then_some(most)
+    fn longer_timeout(&self, arguments: &Value, context: &CallContext) -> Option<Duration> {
+        if !self.core.runner.escalation().time || self.outlives_call(arguments) {
+            return None;
+        }
+        let named = arguments.get(TIMEOUT).map(|named| json!({TIMEOUT: named}));
+        let named = named.map(|named| coerce_integers(&self.spec.input_schema, named));
+        let named = named.and_then(|named| named.get(TIMEOUT)?.as_u64()).map(Duration::from_millis);
+        let most = context.limits.timeout;
+        (self.core.timeout_of(named, context) < most).then_some(most)
     }
 
     fn escalation_for(&self, lacked: Escalation) -> Escalation {
@@ -423,6 +452,11 @@ impl Tool for Shell {
     /// The whole line, its working directory, and what it could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;
+        // Nobody is asked about a line that cannot run.
+        self.core.runner.check()?;
+        if let Some(background) = self.background.as_ref().filter(|_| line.in_background) {
+            background.commands.check_limit(background.max_running, context)?;
+        }
         let mounts = self.core.mounts();
         let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
         let readable: Vec<&str> = readable.collect();

@@ -9,7 +9,7 @@ pub struct Escalation {
     /// Hosts that the call's command may reach in addition, as entries of an allowlist. Each names one public host: an entry that would open more
     /// fails the call.
     pub hosts: Vec<String>,
-    /// The timeout of the call's command if its arguments name none. The call's own deadline still applies.
+    /// The timeout of the call's command, unless its arguments name a longer one. The call's own deadline still applies.
     pub timeout: Option<Duration>,
     /// Directories of the machine that the call's command may read in addition. One that no person may let it read fails the call.
     pub directories: Vec<PathBuf>,

@@ -395,6 +395,12 @@ impl BackgroundStreams<'_> {
         self.command.output.push(stream, bytes);
     }
 
+    /// The last output.
+    #[must_use]
+    pub fn kept_output(&self) -> String {
+        self.command.output.kept()
+    }
+
     /// Ends the watcher: no process of the command is left.
     pub(crate) fn finish(&self) {
         let _ = self.command.watcher.send(WatchOrder::Finish);

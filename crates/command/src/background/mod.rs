@@ -107,6 +107,14 @@ impl BackgroundCommands {
         }
     }
 
+    /// Fails if one more would be too many, so that nobody is asked about it.
+    ///
+    /// # Errors
+    /// Too many run already.
+    pub fn check_limit(&self, max_running: usize, context: &CallContext) -> Result<(), Failure> {
+        check_limit(&self.lock().commands, &context.identity(), max_running)
+    }
+
     /// What a command wrote after a position, by default after what was read last, and whether it runs. Waits for news if there is none. Scans what it
     /// has left so far.
     ///
@@ -187,19 +195,7 @@ impl BackgroundCommands {
         {
             known.remove(oldest);
         }
-        let running = known.iter().filter(|known| !known.has_ended());
-        let own = running.clone().filter(|known| known.owner() == command.owner()).count();
-        let SessionCaller { subject, agent, by_token, .. } = command.owner();
-        let is_own_caller = |owner: &SessionCaller| owner.is_caller(subject, agent.as_ref(), *by_token);
-        let of_caller = running.clone().filter(|known| is_own_caller(known.owner())).count();
-        if own >= max_running || of_caller >= MAX_RUNNING_OF_CALLER || running.count() >= MAX_RUNNING {
-            let message = format!(
-                "{own} background commands of this session run already, and {of_caller} of its caller"
-            );
-            return Err(Failure::new(ErrorCode::ResourceLimit, message)
-                .help("stop one that is no longer needed")
-                .operator_note("`sandbox.background` is how many a session may have"));
-        }
+        check_limit(known, command.owner(), max_running)?;
         known.push(Arc::clone(command));
         Ok(())
     }
@@ -222,6 +218,27 @@ impl BackgroundCommands {
     fn lock(&self) -> MutexGuard<'_, KnownCommands> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether one more may run.
+fn check_limit(
+    known: &[Arc<BackgroundCommand>],
+    owner: &SessionCaller,
+    max_running: usize,
+) -> Result<(), Failure> {
+    let running = known.iter().filter(|known| !known.has_ended());
+    let own = running.clone().filter(|known| known.owner() == owner).count();
+    let SessionCaller { subject, agent, by_token, .. } = owner;
+    let is_own_caller = |owner: &SessionCaller| owner.is_caller(subject, agent.as_ref(), *by_token);
+    let of_caller = running.clone().filter(|known| is_own_caller(known.owner())).count();
+    if own >= max_running || of_caller >= MAX_RUNNING_OF_CALLER || running.count() >= MAX_RUNNING {
+        let message =
+            format!("{own} background commands of this session run already, and {of_caller} of its caller");
+        return Err(Failure::new(ErrorCode::ResourceLimit, message)
+            .help("stop one that is no longer needed")
+            .operator_note("`sandbox.background` is how many a session may have"));
+    }
+    Ok(())
 }
 
 impl Drop for BackgroundCommands {

@@ -122,6 +122,11 @@ impl OutputRing {
         !waited.timed_out()
     }
 
+    /// All that is kept.
+    pub(super) fn kept(&self) -> String {
+        self.lock().kept.clone()
+    }
+
     /// The output after a position; by default after what was read so.
     pub(super) fn read(&self, after: Option<u64>, max_bytes: usize) -> OutputPart {
         let mut state = self.lock();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolgate_attack::{code_of, person};
+use toolgate_attack::{BenchOptions, code_of, person};
 use toolgate_command::BackgroundCommands;
 use toolgate_gate::{ApprovalReply, CallOptions};
 use toolgate_tools::{CallResponse, Profile};
@@ -377,6 +377,29 @@ fn files_are_moved_and_put_back_beside_a_command_that_writes() {
     desk.stop(&id);
     assert!(toolgate_attack::litter_below(&desk.workspace).is_empty());
     desk.bench.verify_audit();
+}
+
+#[test]
+fn nobody_is_asked_about_a_command_that_cannot_run() {
+    let guided = || Caller { trust: Trust::Guided, ..person("test") };
+    let asked = |reply: Option<ApprovalReply>, change: &dyn Fn(BenchOptions) -> BenchOptions| {
+        let person = Scripted::new(reply);
+        let approver = Arc::clone(&person);
+        let change = |options| change(options).approver(approver, Duration::from_secs(600));
+        (Desk::with(Profile::NATIVE, change), person)
+    };
+    let one = |options: BenchOptions| options.config("sandbox: {background: 1}");
+    let (desk, person_of_one) = asked(Some(ApprovalReply::Once), &one);
+    let sleep = json!({"command": "sleep 1000", "background": true});
+    let first = desk.bench.call_as(guided(), "run_command", sleep.clone());
+    let second = desk.bench.call_as(guided(), "run_command", sleep);
+    assert_eq!(code_of(&second), Some(ErrorCode::ResourceLimit), "{}", second.answer.text);
+    assert_eq!(person_of_one.asked().len(), 1);
+    desk.stop(&id_of(&first));
+    let (desk, nobody) = asked(None, &BenchOptions::without_sandbox);
+    let called = desk.bench.call_as(guided(), "run_command", json!({"command": "true"}));
+    assert_eq!(code_of(&called), Some(ErrorCode::SandboxUnavailable), "{}", called.answer.text);
+    assert!(nobody.asked().is_empty());
 }
 
 #[test]

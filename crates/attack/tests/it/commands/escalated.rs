@@ -205,16 +205,71 @@ fn a_session_grant_does_not_answer_for_what_is_missing() {
 #[test]
 fn more_time_is_offered_to_a_command_that_ran_out_of_it() {
     use ApprovalReply::Once;
-    let config = "sandbox: {timeout: 300ms, max_timeout: 20m}";
-    let talk = Talk::new([Once, escalated(&["time"]), Once, Once], config);
-    let line = "while [ ! -e go ]; do :; done; echo done";
-    assert_eq!(code_of(&talk.run(line)), Some(ErrorCode::Timeout));
-    talk.desk.write("go", "");
-    let (text, _) = native(&talk.run(line));
-    assert_eq!(talk.offered(), ["allow up to 20 min for this call"]);
-    assert!(text.starts_with("done"), "{text}");
-    let records = talk.desk.bench.records();
-    assert!(records.values().any(|of| of[0].request.escalation == ["1200 s"]));
+    // Three seconds never fit into what the call has, whether the configuration or its own arguments say how much that is.
+    let line = "sleep 3; echo done";
+    for (config, arguments) in [
+        ("sandbox: {timeout: 300ms, max_timeout: 20m}", json!({"command": line})),
+        ("sandbox: {max_timeout: 20m}", json!({"command": line, "timeout_ms": 300})),
+    ] {
+        let talk = Talk::new([Once, Once, escalated(&["time"])], config);
+        for _ in 0..2 {
+            assert_eq!(code_of(&talk.run_in("s1", arguments.clone())), Some(ErrorCode::Timeout));
+        }
+        let (text, _) = native(&talk.run_in("s1", arguments.clone()));
+        assert_eq!(talk.offered(), ["allow up to 20 min for this call"], "{arguments}");
+        assert!(text.starts_with("done"), "{text}");
+        let records = talk.desk.bench.records();
+        assert!(records.values().any(|of| of[0].request.escalation == ["1200 s"]));
+    }
+}
+
+#[test]
+fn more_time_is_not_offered_to_a_command_that_had_all_there_is() {
+    use ApprovalReply::Once;
+    let talk = Talk::new([Once, Once, escalated(&["time"]), Once, Once], "sandbox: {max_timeout: 700ms}");
+    for timeout_ms in [700, 60_000] {
+        let arguments = json!({"command": "sleep 1000", "timeout_ms": timeout_ms});
+        assert_eq!(code_of(&talk.run_in("s1", arguments)), Some(ErrorCode::Timeout));
+        assert!(talk.offered().is_empty());
+    }
+    // Nor to one that was allowed it and ran out of it again.
+    let arguments = json!({"command": "sleep 1000", "timeout_ms": 100});
+    let talk = Talk::new([Once, escalated(&["time"]), Once], "sandbox: {max_timeout: 700ms}");
+    for offered in [0, 1, 0] {
+        assert_eq!(code_of(&talk.run_in("s1", arguments.clone())), Some(ErrorCode::Timeout));
+        assert_eq!(talk.offered().len(), offered);
+    }
+}
+
+/// The answer that a command in the background ends with.
+fn end_of(talk: &Talk, arguments: &Value) -> String {
+    let started = native(&talk.run_in("s1", arguments.clone())).1;
+    let check = json!({"id": started["background"], "wait_ms": 60_000});
+    let caller = || Caller { trust: Trust::Guided, ..person("s1") };
+    let mut text = String::new();
+    loop {
+        let (more, facts) = native(&talk.desk.bench.call_as(caller(), "check_command", check.clone()));
+        text.push_str(&more);
+        if facts["state"] == "ended" {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn a_host_that_a_command_in_the_background_was_refused_is_offered_when_it_is_started_again() {
+    use ApprovalReply::Once;
+    let talk = Talk::new([Once, escalated(&["host-1"]), Once, Once], "");
+    let arguments = json!({"command": FETCH, "background": true});
+    let text = end_of(&talk, &arguments);
+    assert!(text.contains("starting it again asks a person"), "{text}");
+    let text = end_of(&talk, &arguments);
+    assert_eq!(talk.offered()[0], "allow registry.example for this call");
+    assert!(text.starts_with("package"), "{text}");
+    assert!(!end_of(&talk, &arguments).starts_with("package"), "for that call alone");
+    // The same line in the foreground is another call.
+    talk.run(FETCH);
+    assert!(talk.offered().is_empty(), "{:?}", talk.offered());
 }
 
 /// The operator decides whether a person may be asked at all: `network: []` says that there is none, and nothing says nothing.

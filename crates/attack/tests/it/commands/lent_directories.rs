@@ -95,6 +95,28 @@ fn a_directory_is_lent_for_one_call_read_only_and_recorded() {
     assert!(next.answer.text.contains(&said), "for that call alone: {}", next.answer.text);
 }
 
+/// What a command in the background writes is in no answer of its call, and names the path all the same.
+#[test]
+fn a_directory_is_offered_to_a_command_that_missed_it_in_the_background() {
+    let talk = Talk::new([ApprovalReply::Once, lent("directory-1")], "");
+    let line = format!("cat {}", talk.path("other/notes.md"));
+    let end = || {
+        let caller = || Caller { trust: Trust::Guided, ..person("s1") };
+        let arguments = json!({"command": line, "background": true});
+        let started = talk.desk.bench.call_as(caller(), "run_command", arguments).structured().unwrap();
+        let check = json!({"id": started["background"], "wait_ms": 60_000});
+        let mut text = String::new();
+        while !text.contains(" is ended]") {
+            text += &talk.desk.bench.call_as(caller(), "check_command", check.clone()).answer.text;
+        }
+        text
+    };
+    let refused = end();
+    assert!(refused.contains("[read denied: "), "{refused}");
+    assert!(end().starts_with("notes\n"));
+    assert_eq!(talk.offered(), [format!("let it read {} for this call", talk.path("other"))]);
+}
+
 /// The answer is the same whether or not a path exists, and no question offers what must not be lent.
 #[test]
 fn what_must_not_be_lent_is_not_offered_and_no_answer_tells_what_exists() {
