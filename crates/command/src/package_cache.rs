@@ -27,7 +27,7 @@ use toolgate_workspace::{Mount, Workspace};
 const INSIDE: &str = "/.toolgate/cache";
 
 /// The package managers, each with the variables that name a directory of the cache.
-const MANAGERS: [(&str, &[(&str, &str)]); 10] = [
+const MANAGERS: [(&str, &[(&str, &str)]); 12] = [
     // Its home directory also has configuration and credentials, so only parts of it are links into the cache.
     ("cargo", &[]),
     ("npm", &[("npm_config_cache", "npm")]),
@@ -39,10 +39,20 @@ const MANAGERS: [(&str, &[(&str, &str)]); 10] = [
     ("bun", &[("BUN_INSTALL_CACHE_DIR", "bun")]),
     ("nuget", &[("NUGET_PACKAGES", "nuget")]),
     ("composer", &[("COMPOSER_CACHE_DIR", "composer")]),
+    // Its gems are downloaded archives; what is installed from them is the project's own.
+    ("bundler", &[("BUNDLE_USER_CACHE", "bundle")]),
+    // Its repository cannot be named by a variable of its own. No cache for Gradle, whose directory of downloads also has scripts that every build runs,
+    // nor for pnpm, whose variable npm complains about.
+    ("maven", &[]),
 ];
 
-/// uv hard-links from its cache by default, and warns where it cannot: the cache is a mount of its own.
-const UV_LINK_MODE: (&str, &str) = ("UV_LINK_MODE", "copy");
+/// Variables that are no directories: uv hard-links from its cache by default, and warns where it cannot, since the cache is a mount of its own; bundler
+/// keeps archives for all projects only if it is told to; Maven, from 3.9 on, takes its repository as an argument.
+const SETTINGS: [(&str, &str); 3] = [
+    ("UV_LINK_MODE", "copy"),
+    ("BUNDLE_GLOBAL_GEM_CACHE", "true"),
+    ("MAVEN_ARGS", "-Dmaven.repo.local=/.toolgate/cache/maven"),
+];
 
 /// Parts of `~/.cargo` that are kept. Its lock file is shared as well, so that two commands at a time do not unpack one crate.
 const CARGO_LINKS: [&str; 3] = ["registry", "git", ".package-cache"];
@@ -227,7 +237,7 @@ impl CacheLease {
     pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
         let named = MANAGERS.iter().flat_map(|(_, variables)| variables.iter());
         let named = named.map(|(name, place)| ((*name).to_owned(), format!("{INSIDE}/{place}")));
-        named.chain([(UV_LINK_MODE.0.to_owned(), UV_LINK_MODE.1.to_owned())])
+        named.chain(SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
 
     /// The links in the home directory that lead to it.

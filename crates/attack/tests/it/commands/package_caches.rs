@@ -66,6 +66,17 @@ fn what_was_downloaded_is_there_for_later_commands_of_the_same_caller_and_worksp
     assert!(!run(&bench(&scratch, "w"), person("s1"), LOOK).contains("planted"));
 }
 
+/// Maven and bundler have no variable that is just their directory.
+#[test]
+fn maven_and_bundler_are_told_where_their_downloads_stay() {
+    let desk = Desk::new(Profile::NATIVE);
+    let keep = "set -e; repository=${MAVEN_ARGS#-Dmaven.repo.local=}; mkdir -p $repository $BUNDLE_USER_CACHE; \
+                [ $BUNDLE_GLOBAL_GEM_CACHE = true ]; echo jar > $repository/a.jar; echo gem > $BUNDLE_USER_CACHE/b.gem";
+    native(&desk.run(keep));
+    let (text, _) = native(&desk.run("cat ${MAVEN_ARGS#-Dmaven.repo.local=}/a.jar $BUNDLE_USER_CACHE/b.gem"));
+    assert_eq!(text, "jar\ngem\n");
+}
+
 /// Configuration would decide what later commands run; it is gone with the command.
 #[test]
 fn a_command_leaves_no_configuration_for_the_next() {
