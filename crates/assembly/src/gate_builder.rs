@@ -142,6 +142,7 @@ pub fn log_options(settings: &Settings) -> LogOptions {
     let mut options = LogOptions::new(&settings.audit_dir);
     options.checkpoints = settings.checkpoints.clone();
     options.key = settings.key.clone();
+    options.details_key = settings.encrypts_details.then(|| state_dir::details_key_path(settings));
     options.warn = Arc::new(|warning| warn(&warning.to_string()));
     if let Some(every) = settings.checkpoint_every {
         options.checkpoint_every = every;

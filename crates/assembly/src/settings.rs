@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use toolgate_gate::Credential;
 use toolgate_manifest::{
-    Access, AuditDetail, Config, DeclaredPath, KeySourceConfig, Located, ModelKey, MountConfig,
-    OnAuditFailure,
+    Access, AuditDetail, Config, DeclaredPath, DetailStorage, KeySourceConfig, Located, ModelKey,
+    MountConfig, OnAuditFailure,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, FlowLabels, Limits, RunId, SessionId, Sha256, Trust};
@@ -57,6 +57,8 @@ pub struct Settings {
     pub on_audit_failure: OnAuditFailure,
     /// What a record says of what its call touched.
     pub audit_detail: AuditDetail,
+    /// Whether that is encrypted.
+    pub encrypts_details: bool,
     /// The limits of calls: those of the configuration over those of the profile.
     pub limits: Limits,
     /// The timeout of an approval question.
@@ -289,6 +291,11 @@ fn join_any(
         checkpoint_every: config.audit.checkpoint_every.map(std::num::NonZeroU64::get),
         on_audit_failure: config.audit.on_failure.as_ref().map_or(OnAuditFailure::Warn, |mode| mode.value),
         audit_detail: config.audit.details.as_ref().map_or(AuditDetail::Paths, |detail| detail.value),
+        encrypts_details: config
+            .audit
+            .details_storage
+            .as_ref()
+            .is_some_and(|storage| storage.value == DetailStorage::Encrypted),
         limits: config.limits.over(profile.limits()),
         approval_timeout: config.approval.timeout.unwrap_or(profile.approval_timeout()),
         default_state_dir: default_state_dir(&surroundings).ok(),

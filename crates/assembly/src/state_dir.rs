@@ -78,6 +78,12 @@ pub fn key(settings: &Settings) -> Result<StateKey, BuildError> {
     Ok(StateKey::new(*bytes.as_bytes()))
 }
 
+/// The key that the details of records are encrypted with, beside the key of the state. It may not exist.
+pub fn details_key_path(settings: &Settings) -> PathBuf {
+    let directory = key_directory(settings).unwrap_or_else(|_| settings.state_dir.clone());
+    directory.join("keys").join("details.key")
+}
+
 fn key_directory(settings: &Settings) -> Result<PathBuf, BuildError> {
     let Some(default) = &settings.default_state_dir else { return Ok(settings.state_dir.clone()) };
     refuse_others("state directory", default)?;

@@ -1,4 +1,4 @@
-//! The key that signs checkpoints, created on first use.
+//! The key that signs checkpoints, created on first use; and keys of this kind.
 
 use std::fmt;
 use std::path::Path;
@@ -128,7 +128,7 @@ fn public_name(name: &str) -> String {
     public_key_path(Path::new(name)).to_string_lossy().into_owned()
 }
 
-fn generate_key(folder: &DirHandle, name: &str) -> Result<(), AuditError> {
+pub(crate) fn generate_key(folder: &DirHandle, name: &str) -> Result<(), AuditError> {
     let mut seed = [0; SEED_BYTES];
     getrandom::fill(&mut seed).map_err(|_| AuditError::Key {
         path: folder.path_of(name),
@@ -150,7 +150,7 @@ pub(crate) fn create_atomically(folder: &DirHandle, name: &str, content: &[u8]) 
     folder.sync()
 }
 
-fn read_seed(folder: &DirHandle, name: &str) -> Result<[u8; SEED_BYTES], AuditError> {
+pub(crate) fn read_seed(folder: &DirHandle, name: &str) -> Result<[u8; SEED_BYTES], AuditError> {
     let failed = |cause| folder.error("read", name, cause);
     let problem = |problem| AuditError::Key { path: folder.path_of(name), problem };
     let file = folder.read(name)?.ok_or_else(|| failed(rustix::io::Errno::NOENT))?;

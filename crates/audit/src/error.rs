@@ -35,8 +35,8 @@ pub enum AuditError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The signing key cannot be used.
-    #[error("the signing key `{}` cannot be used: {problem}", path.display())]
+    /// A key of the record cannot be used.
+    #[error("the key `{}` of the record cannot be used: {problem}", path.display())]
     Key {
         /// The path of the key.
         path: PathBuf,

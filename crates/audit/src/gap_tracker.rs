@@ -52,6 +52,7 @@ impl MissedCalls {
             denial: Some(Denial { stage: Stage::Output, code: self.code, reason: &reason, count: 1 }),
             response: None,
             details: None,
+            sealed_details: None,
             flow: None,
             gap: Some(RecordedGap { id: self.id, since: self.since, calls: Some(self.calls) }),
             duration: Duration::ZERO,

@@ -22,7 +22,7 @@ use crate::record_body::RecordBody;
 use crate::recovery::{AuditRecovery, recover};
 use crate::ticket::{Ticket, TicketKind};
 use crate::writer::{AppendResult, ChainPosition, LogWriter};
-use crate::{AuditError, AuditWarning, lock};
+use crate::{AuditError, AuditWarning, DetailsKey, lock};
 
 /// The clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -47,6 +47,8 @@ pub struct LogOptions {
     pub checkpoints: Option<PathBuf>,
     /// The signing key, created when first needed; by default `keys/audit.key` beside the directory.
     pub key: Option<PathBuf>,
+    /// The key that details are encrypted with, created when first needed; `None` records them in clear.
+    pub details_key: Option<PathBuf>,
     /// Number of records between two checkpoints.
     pub checkpoint_every: u64,
     /// Timeout for the directory lock, which all processes sharing the directory take.
@@ -67,6 +69,7 @@ impl LogOptions {
             directory: directory.into(),
             checkpoints: None,
             key: None,
+            details_key: None,
             checkpoint_every: 256,
             lock_timeout: LOCK_TIMEOUT,
             clock: Arc::new(Timestamp::now),
@@ -125,6 +128,8 @@ pub(crate) struct LogInner {
     checkpoint_every: u64,
     /// Keys the digests in records.
     digest_key: StateKey,
+    /// Encrypts the details in records and intents, if the operator wants that.
+    details_key: Option<DetailsKey>,
     clock: Clock,
     warn: WarningSink,
 }
@@ -134,6 +139,7 @@ impl LogInner {
         let folder = DirHandle::open_or_create(&options.directory)?;
         let mut writer = LogWriter::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
         let checkpoints = CheckpointSigner::new(options.checkpoints_path(), options.key_path(), &folder);
+        let details_key = options.details_key.as_deref().map(DetailsKey::read_or_create).transpose()?;
         writer.with_lock(|writer| {
             writer.refresh((options.clock)())?;
             checkpoints.verify_log(&folder, writer.last())
@@ -148,9 +154,15 @@ impl LogInner {
             gap: GapTracker::default(),
             checkpoint_every: options.checkpoint_every.max(1),
             digest_key: key.clone(),
+            details_key,
             clock: options.clock.clone(),
             warn: options.warn.clone(),
         })
+    }
+
+    /// The part of a record that is known before its position in the chain.
+    fn encode(&self, entry: &AuditEntry<'_>) -> Result<Vec<u8>, AuditError> {
+        RecordBody::new(entry, (&self.digest_key, self.details_key.as_ref()))?.encode()
     }
 
     /// Appends the record of a call and returns its commit number.
@@ -332,7 +344,7 @@ impl AuditLog {
     /// When the line could not be written; then no part of it is left, and the call is counted as one without a record. [`AuditError::Untraced`] if
     /// it could not be counted either.
     pub fn append(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
-        let body = RecordBody::new(entry, &self.shared.digest_key).encode();
+        let body = self.shared.encode(entry);
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
         // A record of counted refusals represents all of them.
         let calls = usize::try_from(entry.denial.map_or(1, |denial| denial.count)).unwrap_or(usize::MAX);
@@ -348,8 +360,9 @@ impl AuditLog {
     /// # Errors
     /// When the record cannot be encoded as JSON.
     pub fn submit(&self, entry: &AuditEntry<'_>) -> Result<Ticket, AuditError> {
-        let body = RecordBody::new(entry, &self.shared.digest_key)
-            .encode()
+        let body = self
+            .shared
+            .encode(entry)
             .map_err(|error| self.shared.count_missed([entry.call].into_iter(), error))?;
         let (number, has_worker) = self.shared.record_commit.enqueue(entry.call, body);
         if !has_worker {
@@ -369,7 +382,8 @@ impl AuditLog {
         // A call whose record could not be written must not start.
         shared.record_commit.failure().map_or(Ok(()), Err)?;
         let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
-        let mut line = to_json(&RecordedIntent::new(intent, now, since, &shared.digest_key))?;
+        let keys = (&shared.digest_key, shared.details_key.as_ref());
+        let mut line = to_json(&RecordedIntent::new(intent, now, since, keys)?)?;
         line.push(b'\n');
         let (records, announcements) = (&shared.record_commit, &shared.intent_commit);
         let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, records, announcements)?;

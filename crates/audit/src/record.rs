@@ -13,7 +13,7 @@ use crate::digest::args_digest;
 use crate::entry::{Denial, Intent};
 use crate::record_body::RecordBody;
 use crate::truncate::{truncate_list, truncate_name};
-use crate::{AuditError, CallDetails};
+use crate::{AuditError, CallDetails, DetailsKey};
 
 /// The current record version. Version 1 had unkeyed digests, and its lines carry no version.
 pub(crate) const RECORD_VERSION: u32 = 2;
@@ -61,6 +61,9 @@ pub struct Record {
     /// What the call touched, as far as the operator has it recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<CallDetails>,
+    /// The same, encrypted for the holder of a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_details: Option<String>,
     /// The labels of the session, if it has some, and why information flow asked about the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<RecordedFlow>,
@@ -220,13 +223,23 @@ pub(crate) struct RecordedIntent {
     /// What the call names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<CallDetails>,
+    /// The same, encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sealed_details: Option<String>,
 }
 
 impl RecordedIntent {
-    pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>, key: &StateKey) -> Self {
+    pub(crate) fn new(
+        intent: &Intent<'_>,
+        at: Timestamp,
+        since: Option<String>,
+        (key, details_key): (&StateKey, Option<&DetailsKey>),
+    ) -> Result<Self, AuditError> {
+        let details = intent.details.filter(|details| !details.is_empty());
+        let (plain, sealed_details) = plain_or_sealed(intent.call, details, details_key)?;
         let name = truncate_name(intent.tool).into_owned();
         let client_call_id = intent.client_call_id.map(|id| truncate_name(id).into_owned());
-        Self {
+        Ok(Self {
             v: INTENT_VERSION,
             call: intent.call,
             at,
@@ -245,8 +258,9 @@ impl RecordedIntent {
                 escalation: Vec::new(),
             },
             grant: intent.grant.map(|grant| truncate_name(grant).into_owned()),
-            details: intent.details.filter(|details| !details.is_empty()).map(CallDetails::truncated),
-        }
+            details: plain.map(CallDetails::truncated),
+            sealed_details,
+        })
     }
 
     /// Whether this version can interpret the line.
@@ -279,12 +293,25 @@ impl RecordedIntent {
             }),
             response: None,
             details: self.details.as_ref(),
+            sealed_details: self.sealed_details.as_deref().map(Cow::Borrowed),
             flow: None,
             gap: None,
             duration: Duration::ZERO,
             waited: Duration::ZERO,
         };
         body.encode()
+    }
+}
+
+/// What a call touched, in clear or encrypted.
+pub(crate) fn plain_or_sealed<'a>(
+    call: CallId,
+    details: Option<&'a CallDetails>,
+    key: Option<&DetailsKey>,
+) -> Result<(Option<&'a CallDetails>, Option<String>), AuditError> {
+    match (details, key) {
+        (Some(details), Some(key)) => Ok((None, Some(key.seal(call, details)?))),
+        (details, _) => Ok((details, None)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! One is encoded for every call, so the only allocation is the output buffer, and text that needs no escaping is copied. [`crate::Record`] defines
 //! the fields and their order.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use toolgate_types::{CallId, Caller, Decision, Repair, Sha256, StateKey, ToolCla
 use crate::digest::{args_digest, output_digest};
 use crate::entry::{AuditEntry, Denial, ResponseSummary};
 use crate::line::to_json;
-use crate::record::{RecordedCaller, RecordedGap};
+use crate::record::{RecordedCaller, RecordedGap, plain_or_sealed};
 use crate::truncate::{truncate_list, truncate_name, truncate_reason};
-use crate::{AuditError, CallDetails, RecordedFlow};
+use crate::{AuditError, CallDetails, DetailsKey, RecordedFlow};
 
 /// Enough for a successful call of a caller with few permissions.
 const INITIAL_CAPACITY_BYTES: usize = 1024;
@@ -38,6 +39,8 @@ pub(crate) struct RecordBody<'a> {
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<ResponseSummary<'a>>,
     pub(crate) details: Option<&'a CallDetails>,
+    /// Instead of `details`, where they are encrypted.
+    pub(crate) sealed_details: Option<Cow<'a, str>>,
     pub(crate) flow: Option<&'a RecordedFlow>,
     pub(crate) gap: Option<RecordedGap>,
     pub(crate) duration: Duration,
@@ -59,8 +62,11 @@ enum BodyPermissions<'a> {
 }
 
 impl<'a> RecordBody<'a> {
-    /// From an entry; its digests are keyed with this key.
-    pub(crate) fn new(entry: &AuditEntry<'a>, key: &StateKey) -> Self {
+    /// From an entry; its digests are keyed with the first key, and its details encrypted with the second, if there is one.
+    pub(crate) fn new(
+        entry: &AuditEntry<'a>,
+        (key, details_key): (&StateKey, Option<&DetailsKey>),
+    ) -> Result<Self, AuditError> {
         let AuditEntry {
             call,
             client_call_id,
@@ -75,12 +81,14 @@ impl<'a> RecordBody<'a> {
             ..
         } = *entry;
         let AuditEntry { denial, response, details, flow, duration, waited, .. } = *entry;
+        let details = details.filter(|details| !details.is_empty());
+        let (details, sealed) = plain_or_sealed(call, details, details_key)?;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response.map(|response| ResponseSummary {
             output_hash: output_digest(key, response.output_hash),
             ..response
         });
-        Self {
+        Ok(Self {
             call,
             client_call_id,
             caller,
@@ -95,11 +103,12 @@ impl<'a> RecordBody<'a> {
             denial,
             response,
             details,
+            sealed_details: sealed.map(Cow::Owned),
             flow,
             gap,
             duration,
             waited,
-        }
+        })
     }
 }
 
@@ -198,6 +207,11 @@ impl RecordBody<'_> {
         }
         if let Some(details) = self.details.filter(|details| !details.is_empty()) {
             json.put_details(details)?;
+        }
+        if let Some(sealed) = &self.sealed_details {
+            json.put(b",\"sealedDetails\":\"");
+            json.put_text(sealed)?;
+            json.put(b"\"");
         }
         if let Some(flow) = self.flow {
             json.put(b",\"flow\":");
@@ -507,7 +521,7 @@ mod tests {
                 waited,
             };
             let (mut line, key) = (Vec::new(), StateKey::new([7; 32]));
-            append_chained(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &RecordBody::new(&entry, &key).encode().unwrap());
+            append_chained(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &RecordBody::new(&entry, (&key, None)).unwrap().encode().unwrap());
             let mut record: Record = serde_json::from_slice(&line).unwrap();
             // Parsing may round the last digit of a very long duration; the encoded one must be exact.
             let millis = |time: Duration| time.as_micros() as f64 / 1000.0;

@@ -116,6 +116,8 @@ pub struct AuditConfig {
     pub on_failure: Option<Located<OnAuditFailure>>,
     /// `details`: what a record says of what its call touched.
     pub details: Option<Located<AuditDetail>>,
+    /// `details_storage`: whether that is in the record in clear.
+    pub details_storage: Option<Located<DetailStorage>>,
     /// `checkpoints`: the file of signed checkpoints; best on another disk.
     pub checkpoints: Option<Located<DeclaredPath>>,
     /// `key`: the file with the signing key.
@@ -238,6 +240,16 @@ words! {
         Commands = "commands",
         /// Nothing.
         Off = "off",
+    }
+}
+
+words! {
+    /// How a record holds what its call touched.
+    DetailStorage, "a form of storage" {
+        /// In clear.
+        Plain = "plain",
+        /// Encrypted with a key of the state directory.
+        Encrypted = "encrypted",
     }
 }
 

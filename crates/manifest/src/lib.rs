@@ -48,8 +48,8 @@ mod keyword_enum;
 
 pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
 pub use config::{
-    Access, AgentConfig, ApprovalConfig, AuditConfig, AuditDetail, Config, EXAMPLE, LimitOverrides,
-    MountConfig, OnAuditFailure, ProfileName, ToolPermission,
+    Access, AgentConfig, ApprovalConfig, AuditConfig, AuditDetail, Config, DetailStorage, EXAMPLE,
+    LimitOverrides, MountConfig, OnAuditFailure, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
 pub use flow::{DataTrust, FlowConfig, FlowMode, PlainRole};

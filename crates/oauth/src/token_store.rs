@@ -11,11 +11,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use thiserror::Error;
 use toolgate_fs::{FileLock, NotLocked};
-use toolgate_types::StateKey;
 use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{AeadKey, StateKey};
 
 use crate::stored_token::StoredToken;
 
@@ -110,19 +109,11 @@ impl TokenStore {
     /// # Errors
     /// There is one, and it cannot be read.
     pub fn load(&self, binding: &TokenBinding) -> Result<Option<StoredToken>, TokenStoreError> {
-        let Some(mut sealed) = read(&self.path(binding))? else { return Ok(None) };
-        let (key, aad) = self.cipher(binding)?;
-        let head = MAGIC.len() + NONCE_LEN;
-        let (Some(magic), Some(nonce)) = (sealed.get(..MAGIC.len()), sealed.get(MAGIC.len()..head)) else {
-            return Err(TokenStoreError::NotOurs);
-        };
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| TokenStoreError::NotOurs)?;
-        if magic != MAGIC {
-            return Err(TokenStoreError::NotOurs);
-        }
-        let body = sealed.get_mut(head..).unwrap_or_default();
-        let opened = key.open_in_place(nonce, aad, body).map_err(|_| TokenStoreError::NotOurs)?;
-        serde_json::from_slice(opened).map(Some).map_err(|_| TokenStoreError::NotOurs)
+        let Some(file) = read(&self.path(binding))? else { return Ok(None) };
+        let key = self.key_of(binding)?;
+        let opened = file.strip_prefix(MAGIC).and_then(|sealed| key.open(MAGIC, sealed));
+        let opened = opened.ok_or(TokenStoreError::NotOurs)?;
+        serde_json::from_slice(&opened).map(Some).map_err(|_| TokenStoreError::NotOurs)
     }
 
     /// Keeps a token. A crash leaves the old file or the new one.
@@ -130,15 +121,12 @@ impl TokenStore {
     /// # Errors
     /// It cannot be written.
     pub fn save(&self, binding: &TokenBinding, token: &StoredToken) -> Result<(), TokenStoreError> {
-        let (key, aad) = self.cipher(binding)?;
+        let key = self.key_of(binding)?;
         let failed = || io::Error::other("it cannot be encrypted");
-        let mut body = serde_json::to_vec(token).map_err(|_| failed())?;
-        let mut nonce = [0; NONCE_LEN];
-        aws_lc_rs::rand::fill(&mut nonce).map_err(|_| failed())?;
-        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut body)
-            .map_err(|_| failed())?;
+        let body = serde_json::to_vec(token).map_err(|_| failed())?;
+        let sealed = key.seal(MAGIC, body).ok_or_else(failed)?;
         self.make_directory()?;
-        write(&self.directory, &self.path(binding), &[MAGIC, &nonce, &body].concat())?;
+        write(&self.directory, &self.path(binding), &[MAGIC, &sealed].concat())?;
         Ok(())
     }
 
@@ -177,12 +165,11 @@ impl TokenStore {
         })
     }
 
-    fn cipher(&self, binding: &TokenBinding) -> Result<(LessSafeKey, Aad<&'static [u8]>), TokenStoreError> {
+    fn key_of(&self, binding: &TokenBinding) -> Result<AeadKey, TokenStoreError> {
         let state = self.key.as_ref().ok_or(TokenStoreError::NoKey)?;
         // HMAC as a key derivation function: each binding has a key of its own.
         let derived = state.seal("token of a login", &binding.parts());
-        let key = UnboundKey::new(&AES_256_GCM, derived.as_bytes()).map_err(|_| TokenStoreError::NoKey)?;
-        Ok((LessSafeKey::new(key), Aad::from(MAGIC)))
+        AeadKey::new(derived.as_bytes()).ok_or(TokenStoreError::NoKey)
     }
 
     fn make_directory(&self) -> io::Result<()> {

@@ -19,6 +19,7 @@ mod struct_json;
 pub mod outcome;
 pub mod limits;
 pub mod escalation;
+mod aead_key;
 pub mod backoff;
 pub mod cancellation;
 pub mod mount_overlay;
@@ -31,6 +32,7 @@ pub mod change_fate;
 pub mod conversation;
 pub mod retention;
 
+pub use aead_key::AeadKey;
 pub use backoff::Backoff;
 pub use call::ToolCall;
 pub use caller::{Caller, RESERVED_SUBJECTS, Trust};

@@ -144,7 +144,8 @@ function RecordTable({ items }: { items: AuditRecord[] }) {
 }
 
 /** The files, hosts or the command of a call, as the record names them. */
-export function touched({ details }: AuditRecord): string {
+export function touched({ details, sealedDetails }: AuditRecord): string {
+  if (sealedDetails) return 'encrypted';
   const { command, ...lists } = (details ?? {}) as Record<string, unknown>;
   const names = Object.values(lists).flatMap((list) => (Array.isArray(list) ? list.map(String) : []));
   return [...(typeof command === 'string' ? [command] : []), ...names].join(', ');

@@ -148,6 +148,9 @@ pub(crate) struct RecordDto {
     /// What the call touched, as far as that is recorded.
     #[serde(default)]
     details: Option<serde_json::Map<String, Value>>,
+    /// Instead of the details, where they are encrypted with a key that the gate does not have.
+    #[serde(default)]
+    sealed_details: Option<String>,
     /// The labels of the session.
     #[serde(default)]
     flow: Option<Value>,

@@ -7,7 +7,8 @@ use axum::extract::{Path, State};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use toolgate_audit::{AuditError, Record, RecordFilter, VerifyOptions};
+use toolgate_assembly::state_dir::details_key_path;
+use toolgate_audit::{AuditError, DetailsKey, Record, RecordFilter, VerifyOptions};
 use toolgate_types::{Decision, ErrorCode};
 
 use crate::client::Client;
@@ -105,11 +106,17 @@ async fn read(
     wanted: impl Fn(&Record) -> bool + Send + 'static,
     most: usize,
 ) -> ApiResult<Vec<Record>> {
-    let directory = state.settings.audit_dir.clone();
+    let settings = Arc::clone(&state.settings);
     let reading = tokio::task::spawn_blocking(move || {
-        let records = toolgate_audit::query_records(&directory, filter)?;
+        let records = toolgate_audit::query_records(&settings.audit_dir, filter)?;
         let wanted = records.filter(|record| record.as_ref().map_or(true, &wanted));
-        wanted.take(most).collect::<Result<Vec<Record>, AuditError>>()
+        let mut records = wanted.take(most).collect::<Result<Vec<Record>, AuditError>>()?;
+        // A key that cannot be used keeps what it would open closed, and nothing else.
+        let key = DetailsKey::read(&details_key_path(&settings)).ok().flatten();
+        records.iter_mut().for_each(|record| {
+            record.reveal(key.as_ref());
+        });
+        Ok::<_, AuditError>(records)
     });
     match reading.await {
         Ok(Ok(records)) => Ok(records),

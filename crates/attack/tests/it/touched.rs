@@ -1,10 +1,11 @@
 //! What the record says of what a call touched: names, and never what a file, an argument or an answer holds.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
-use toolgate_audit::CallDetails;
+use toolgate_audit::{CallDetails, DetailsKey};
 use toolgate_gate::UndoOptions;
 use toolgate_tools::{CallResponse, Profile};
 use toolgate_types::{Caller, Trust};
@@ -123,6 +124,49 @@ fn a_command_is_recorded_only_where_the_operator_says_so_and_without_its_secrets
             assert!(!desk.lines().contains(secret), "{config}: {secret}");
         }
     }
+}
+
+/// Whoever reads the files without the key learns no name, and verifies the record all the same.
+#[test]
+fn encrypted_names_are_nowhere_in_the_record_and_open_with_their_key_alone() {
+    let desk = Desk::new("audit: {details: commands, details_storage: encrypted}");
+    let calls = [
+        ("write_file", json!({"path": "quartz/new.txt", "content": "x"})),
+        ("read_file", json!({"path": "quartz/.env"})),
+        ("read_file", json!({"path": "quartz/missing"})),
+        ("run_command", json!({"command": "ls quartz; curl -sS http://quartz.example/; true"})),
+    ];
+    let calls = calls.map(|(tool, arguments)| desk.bench.call(tool, arguments));
+    let mut whole = Vec::new();
+    for directory in [desk.audit.clone(), desk.audit.join("intents")] {
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.is_file()).for_each(|path| whole.extend(std::fs::read(path).unwrap()));
+    }
+    // The files of intents too, which are removed once their calls have ended.
+    assert!(whole.windows(13).any(|part| part == b"sealedDetails"), "{}", desk.lines());
+    assert!(!whole.windows(6).any(|part| part == b"quartz"), "{}", desk.lines());
+    desk.bench.verify_audit();
+    let key_file = desk.audit.with_file_name("keys").join("details.key");
+    let key = DetailsKey::read(&key_file).unwrap().unwrap();
+    let names = calls.each_ref().map(|called| {
+        let mut record = desk.bench.record(called.call);
+        assert!(record.details.is_none() && !record.reveal(None));
+        assert!(record.reveal(Some(&key)));
+        serde_json::to_value(record.details).unwrap()
+    });
+    assert_eq!(names[0], json!({"created": ["@project/quartz/new.txt"]}));
+    assert_eq!(names[1], json!({"paths": ["@project/quartz/.env"]}));
+    assert_eq!(names[2], json!({"paths": ["@project/quartz/missing"]}));
+    assert_eq!(names[3]["refusedHosts"], json!(["quartz.example:80"]));
+    // Another key opens nothing, and neither does this one if the text belongs to another call.
+    std::fs::remove_file(&key_file).unwrap();
+    std::fs::write(&key_file, [7; 32]).unwrap();
+    std::fs::set_permissions(&key_file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let other = DetailsKey::read(&key_file).unwrap().unwrap();
+    let mut record = desk.bench.record(calls[0].call);
+    assert!(!record.reveal(Some(&other)) && record.details.is_none());
+    record.sealed_details = desk.bench.record(calls[1].call).sealed_details;
+    assert!(!record.reveal(Some(&key)));
 }
 
 /// Neither an endless name nor a thousand of them make an endless record, and a key in a name is no exception.

@@ -335,3 +335,37 @@ fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
         "{doctor}"
     );
 }
+
+/// Names are encrypted where the operator says so; who holds the key reads them, and who lost it is told and can verify the record all the same.
+#[test]
+fn encrypted_details_are_shown_with_their_key_and_said_to_be_lost_without_it() {
+    let place = CliFixture::new();
+    place.write("toolgate.yaml", "audit: {details_storage: encrypted}\n");
+    fs::write(place.workspace.join("quartz.txt"), "x").unwrap();
+    place.must(&["call", "delete_file", r#"{"path": "quartz.txt"}"#]);
+    assert!(!place.audit_text().contains("quartz"), "{}", place.audit_text());
+    let shown = place.must(&["audit", "show"]);
+    assert!(shown.contains("deleted @project/quartz.txt"), "{shown}");
+    let record: Value = serde_json::from_str(&place.must(&["audit", "show", "--json"])).unwrap();
+    assert_eq!(record["details"], json!({"deleted": ["@project/quartz.txt"]}));
+    assert!(record.get("sealedDetails").is_none());
+    assert_eq!(record["durationMs"], record["duration"], "the name that says its unit");
+    let call = record["traceId"].as_str().unwrap();
+    assert!(place.must(&["audit", "show", "--call", call]).contains("deleted     @project/quartz.txt"));
+
+    let key = place.state_home().join("toolgate/keys/details.key");
+    fs::rename(&key, key.with_extension("aside")).unwrap();
+    let shown = place.must(&["audit", "show"]);
+    assert!(shown.contains("encrypted") && !shown.contains("quartz"), "{shown}");
+    let shown = place.must(&["audit", "show", "--call", call]);
+    let lost = format!("touched     encrypted, and the key {} is missing\n", key.display());
+    assert!(shown.contains(&lost), "{shown}");
+    let verified = place.must(&["audit", "verify"]);
+    assert!(verified.starts_with("ok: 1 record "), "{verified}");
+    // The next gate makes another key, which does not open what was there before.
+    place.must(&["call", "list_directory", "{}"]);
+    let shown = place.must(&["audit", "show", "--call", call]);
+    let other = format!("touched     encrypted with another key than {}\n", key.display());
+    assert!(shown.contains(&other), "{shown}");
+    assert!(place.must(&["audit", "show"]).contains("@project\n"), "what is recorded now is readable");
+}

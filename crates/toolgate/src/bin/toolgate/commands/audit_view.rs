@@ -5,8 +5,10 @@ use std::io::IsTerminal as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 use toolgate_assembly::settings::Settings;
-use toolgate_audit::{CallDetails, Record};
+use toolgate_assembly::state_dir::details_key_path;
+use toolgate_audit::{CallDetails, DetailsKey, Record};
 use toolgate_render::truncate_columns;
 use toolgate_types::Decision;
 
@@ -24,12 +26,25 @@ const TOOL_COLUMNS: usize = 16;
 /// The columns of a heading.
 const HEADING_COLUMNS: usize = 10;
 
+/// A record as JSON. `duration` is the field of the line that is hashed; all other outputs of the gate name their unit.
+#[derive(Serialize)]
+struct ShownRecord<'r> {
+    #[serde(flatten)]
+    record: &'r Record,
+    #[serde(rename = "durationMs")]
+    duration_ms: f64,
+}
+
 /// How records are shown.
 pub(super) struct RecordView {
     json: bool,
     colour: bool,
     columns: usize,
     zone: TimeZone,
+    /// Opens details that are encrypted.
+    details_key: Option<DetailsKey>,
+    /// Why they stay closed.
+    closed: String,
     /// The local user, whose name is left out of lines.
     user: String,
 }
@@ -38,7 +53,15 @@ impl RecordView {
     pub(super) fn new(common: &GlobalOptions, settings: &Settings, utc: bool) -> Self {
         let stdout = std::io::stdout();
         let columns = if stdout.is_terminal() { screen(&stdout).columns } else { 0 };
+        let path = details_key_path(settings);
+        let (details_key, closed) = match DetailsKey::read(&path) {
+            Ok(Some(key)) => (Some(key), format!("encrypted with another key than {}", path.display())),
+            Ok(None) => (None, format!("encrypted, and the key {} is missing", path.display())),
+            Err(error) => (None, format!("encrypted: {error}")),
+        };
         Self {
+            details_key,
+            closed,
             json: common.json,
             colour: wants_colour(stdout.is_terminal()),
             columns: columns.max(LINE_COLUMNS),
@@ -60,9 +83,13 @@ impl RecordView {
     fn print(&self, records: &[Record], shown: impl Fn(&Record) -> String) -> Result<StdoutStatus, CliError> {
         let mut text = String::new();
         for record in records {
+            let mut record = record.clone();
+            record.reveal(self.details_key.as_ref());
+            let record = &record;
             if self.json {
+                let shown = ShownRecord { record, duration_ms: record.duration };
                 let line =
-                    serde_json::to_string(record).map_err(|error| CliError::error(error.to_string()))?;
+                    serde_json::to_string(&shown).map_err(|error| CliError::error(error.to_string()))?;
                 let _ = writeln!(text, "{}", escape_json(&line));
             } else {
                 text.push_str(&shown(record));
@@ -103,6 +130,7 @@ impl RecordView {
             parts.push(format!("{}{times}", denial.code.as_str()));
         }
         parts.extend(record.details.as_ref().map(summary));
+        parts.extend(record.sealed_details.as_ref().map(|_| "encrypted".to_owned()));
         if let Some(denial) = record.denial.as_ref().filter(|denial| denial.reason != denial.code.as_str()) {
             parts.push(format!("({})", denial.reason));
         }
@@ -159,6 +187,7 @@ impl RecordView {
         record.grant.iter().for_each(|grant| row("grant", grant));
         let waited = record.waited_ms.map(|waited| format!(", and waited {waited:.1} ms for a person"));
         row("took", &format!("{:.1} ms{}", record.duration, waited.unwrap_or_default()));
+        record.sealed_details.iter().for_each(|_| row("touched", &self.closed));
         for (heading, names) in record.details.iter().flat_map(lists) {
             names.iter().for_each(|name| row(heading, name));
         }
