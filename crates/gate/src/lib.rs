@@ -63,7 +63,7 @@ pub use escalation::{EscalationOffer, LackReporter};
 pub use flow::{FlowLabelStore, FlowRule};
 pub use frontend_api::ToolAccess;
 pub use gate::{AuditMode, CallOptions, Clock, FinishedCall, Gate, GateOptions};
-pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant};
+pub use grants::{GrantDuration, GrantOffer, GrantStore, GrantStoreError, LastingGrant, day_words};
 pub use journal::{
     ChangeSet, ComparedChange, CurrentContent, DroppedEntries, FileChange, Journal, JournalBounds,
     JournalListing, JournalRecovery, UndoError, UndoOptions, UndoOutcome, UnrecoveredJournal,

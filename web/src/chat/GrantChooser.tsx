@@ -3,7 +3,16 @@ import type { GrantOffer } from '../api/types';
 import { Revealed } from '../text/reveal';
 import { Icon } from '../ui/Icon';
 
-const LASTS: Record<string, string> = { session: 'This session', until: 'A week', workspace: 'Until revoked' };
+const LASTS: Record<string, string> = {
+  session: 'This session',
+  day: 'A day',
+  week: 'A week',
+  month: '30 days',
+  workspace: 'Until revoked',
+};
+
+/** The end of an offer's id says how long it lasts. */
+const duration = (offer: GrantOffer) => offer.id.split('-').pop() ?? offer.lasts;
 
 interface Props {
   offers: GrantOffer[];
@@ -20,7 +29,7 @@ export function GrantChooser({ offers, chosen, choose }: Props) {
   const durations = offers.filter((offer) => offer.covers === (chosen?.covers ?? coverages[0]));
   const cover = (covers: string) => {
     const same = offers.filter((offer) => offer.covers === covers);
-    const next = same.find((offer) => offer.lasts === chosen?.lasts) ?? same[0];
+    const next = same.find((offer) => chosen && duration(offer) === duration(chosen)) ?? same[0];
     if (next) choose(next);
   };
   return (
@@ -42,7 +51,7 @@ export function GrantChooser({ offers, chosen, choose }: Props) {
           {durations.map((offer) => (
             <label key={offer.id}>
               <input type="radio" name="lasts" checked={offer.id === chosen.id} onChange={() => choose(offer)} />
-              <span>{LASTS[offer.lasts] ?? offer.lasts}</span>
+              <span>{LASTS[duration(offer)] ?? offer.lasts}</span>
             </label>
           ))}
         </fieldset>

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
@@ -142,12 +142,27 @@ fn every_offer_covers_its_own_call_for_as_long_as_it_says() {
         ("run_command", command("cat top.txt | wc"), vec!["call"]),
     ] {
         for kind in kinds {
-            for duration in ["session", "week", "workspace"] {
+            for duration in ["session", "day", "week", "month", "workspace"] {
                 let (scene, id) = (Scene::new(), format!("{kind}-{duration}"));
                 scene.grant(&id, tool, arguments.clone());
                 let offers = &scene.approver.asked()[0].grants;
                 let offer = offers.iter().find(|offer| offer.id == id).unwrap();
+                let days: Option<i64> = match duration {
+                    "day" => Some(1),
+                    "week" => Some(7),
+                    "month" => Some(30),
+                    _ => None,
+                };
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+                let now = i64::try_from(now).unwrap();
+                let ends = days.map(|days: i64| now + days * 24 * 60 * 60 * 1000);
                 assert_eq!(offer.lasts == GrantDuration::Session, duration == "session");
+                let offered = offer.lasts.expires_at();
+                assert_eq!(offered.is_some(), ends.is_some(), "{id}");
+                assert!(
+                    offered.zip(ends).is_none_or(|(offered, ends)| (0..60_000).contains(&(ends - offered))),
+                    "{id}"
+                );
                 assert!(!scene.is_asked(&guided(), tool, arguments.clone()), "{id}");
                 let other_session = Caller { session: "s2".parse().unwrap(), ..guided() };
                 let asked = scene.is_asked(&other_session, tool, arguments.clone());

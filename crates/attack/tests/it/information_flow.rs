@@ -347,7 +347,7 @@ fn no_lasting_grant_answers_for_a_target_that_it_does_not_spell() {
     world.approve(ApprovalReply::Granted("call-week".to_owned()), "post", json!({"to": "eve@evil.com"}));
     let offers: Vec<String> =
         world.approver.asked().last().unwrap().grants.iter().map(|grant| grant.id.clone()).collect();
-    assert_eq!(offers, ["call-week", "call-workspace"]);
+    assert_eq!(offers, ["call-day", "call-week", "call-month", "call-workspace"]);
     assert!(world.is_asked("post", json!({"to": "mallory@evil.com"})));
     // Nothing answers once both labels are there.
     world.call("fetch", json!({}));

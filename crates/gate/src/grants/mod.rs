@@ -16,7 +16,7 @@ use toolgate_types::{AgentName, CallId, SessionId, Sha256};
 pub use grant_store::{GrantStore, GrantStoreError};
 pub(crate) use grantable_call::GrantableCall;
 use offers::OfferedGrant;
-pub use offers::{GrantDuration, GrantOffer};
+pub use offers::{GrantDuration, GrantOffer, day_words};
 
 /// A question that a person answered for later calls as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,8 +15,8 @@ use toolgate_workspace::{Mount, MountAccess, RootIdentity, Workspace};
 
 use super::grant_store::now;
 
-/// How long a grant lasts that ends on a day.
-const DAYS: i64 = 7;
+/// How many days a grant can last, each with the end of the ids of such offers.
+const DAYS: [(&str, u16); 3] = [("day", 1), ("week", 7), ("month", 30)];
 const MILLISECONDS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// A longer command, or a call with more paths, can only be approved once or for the session.
@@ -39,8 +39,13 @@ pub struct GrantOffer {
 pub enum GrantDuration {
     /// For the session, in the gate that was asked.
     Session,
-    /// Until this time, in milliseconds since 1970.
-    Until(i64),
+    /// For so many days.
+    Until {
+        /// The time at which it ends, in milliseconds since 1970.
+        end: i64,
+        /// How many days that was away when it was offered.
+        days: u16,
+    },
     /// In this workspace, until it is revoked.
     Workspace,
 }
@@ -51,7 +56,7 @@ impl GrantDuration {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
-            Self::Until(_) => "until",
+            Self::Until { .. } => "until",
             Self::Workspace => "workspace",
         }
     }
@@ -60,7 +65,7 @@ impl GrantDuration {
     #[must_use]
     pub fn expires_at(self) -> Option<i64> {
         match self {
-            Self::Until(end) => Some(end),
+            Self::Until { end, .. } => Some(end),
             Self::Session | Self::Workspace => None,
         }
     }
@@ -70,13 +75,17 @@ impl GrantDuration {
     pub fn words(self) -> String {
         match self {
             Self::Session => "in this session".to_owned(),
-            Self::Until(end) => {
-                let day = Timestamp::from_millisecond(end).map(rfc3339_millis).unwrap_or_default();
-                format!("in this workspace until {}", day.get(..10).unwrap_or_default())
-            }
+            Self::Until { end, .. } => format!("in this workspace until {}", day_words(end)),
             Self::Workspace => "in this workspace until revoked".to_owned(),
         }
     }
+}
+
+/// The day of a time, as `2026-11-26`.
+#[must_use]
+pub fn day_words(end: i64) -> String {
+    let day = Timestamp::from_millisecond(end).map(rfc3339_millis).unwrap_or_default();
+    day.get(..10).unwrap_or_default().to_owned()
 }
 
 impl GrantOffer {
@@ -120,10 +129,11 @@ pub(crate) fn grant_offers(
     facts: &GrantFacts<'_>,
     durations: OfferedDurations,
 ) -> Vec<OfferedGrant> {
-    let end = now() + DAYS * MILLISECONDS_PER_DAY;
+    let given = now();
     let session = durations.session.then_some(("session", GrantDuration::Session));
-    let stored = [("week", GrantDuration::Until(end)), ("workspace", GrantDuration::Workspace)];
-    let stored = stored.into_iter().filter(|_| durations.stored);
+    let until = |days| GrantDuration::Until { end: given + i64::from(days) * MILLISECONDS_PER_DAY, days };
+    let stored = DAYS.map(|(name, days)| (name, until(days))).into_iter();
+    let stored = stored.chain([("workspace", GrantDuration::Workspace)]).filter(|_| durations.stored);
     let durations: Vec<(&str, GrantDuration)> = session.into_iter().chain(stored).collect();
     let mut offers = Vec::new();
     for (kind, matcher, covers) in named_matchers(tool, facts) {

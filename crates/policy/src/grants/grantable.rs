@@ -1,9 +1,11 @@
 //! The commands that can be granted by their leading words.
 //!
 //! A grant by leading words leaves the rest of the line to the model. So it is offered for a program with its subcommand, never for a program that runs
-//! what its arguments name: interpreters, shells, `env`, `sudo`, `xargs`, `find`, `make`, `npx`. Those, and every program that is not listed here, can
-//! only be granted as one exact line. Options with which a listed program would run something else, or leave the directory, are asked about again.
+//! what its arguments name: interpreters, shells, `env`, `sudo`, `xargs`, `find`, `npx`. Those, and every program that is not listed, can only be
+//! granted as one exact line. Options with which a program of this list would run something else, or leave the directory, are asked about again; the
+//! programs of [`LISTED`] name the options that are not.
 
+use super::listed_programs::{LISTED, ListedProgram};
 use super::shell_line::{SimpleCommand, parse_line};
 
 /// A command that can be granted.
@@ -112,7 +114,7 @@ const GRANTABLE: &[GrantableCommand] = &[
 pub fn command_prefix(line: &str) -> Option<Vec<String>> {
     let commands = parse_line(line)?;
     let first = commands.first()?;
-    let (known, prefix) = grantable(first)?;
+    let (known, prefix) = grantable_program(first)?;
     commands.iter().all(|command| is_within(known, prefix, command)).then(|| prefix.to_vec())
 }
 
@@ -120,26 +122,40 @@ pub fn command_prefix(line: &str) -> Option<Vec<String>> {
 #[must_use]
 pub fn covers_line(prefix: &[String], line: &str) -> bool {
     // The words of a grant are checked again: an earlier version may have offered more.
-    let Some((known, whole)) = grantable(prefix) else { return false };
+    let Some((known, whole)) = grantable_program(prefix) else { return false };
     if whole.len() != prefix.len() {
         return false;
     }
     parse_line(line).is_some_and(|commands| commands.iter().all(|command| is_within(known, prefix, command)))
 }
 
+/// A program of one of the two lists.
+#[derive(Clone, Copy)]
+enum GrantableProgram {
+    Known(&'static GrantableCommand),
+    Listed(&'static ListedProgram),
+}
+
 /// The entry for a command, and its leading words.
-fn grantable(command: &[String]) -> Option<(&'static GrantableCommand, &[String])> {
-    GRANTABLE.iter().find_map(|known| {
-        let words = command.get(..known.words.len())?;
-        if words.iter().map(String::as_str).ne(known.words.iter().copied()) {
-            return None;
-        }
-        let length = known.words.len() + usize::from(known.takes_name);
-        let name = command.get(known.words.len()).filter(|_| known.takes_name);
-        (known.takes_name == name.is_some_and(|name| is_script_name(name)))
-            .then(|| command.get(..length).map(|prefix| (known, prefix)))
-            .flatten()
+fn grantable_program(command: &[String]) -> Option<(GrantableProgram, &[String])> {
+    let known = GRANTABLE.iter().map(|known| (GrantableProgram::Known(known), known.words, known.takes_name));
+    let listed =
+        LISTED.iter().map(|listed| (GrantableProgram::Listed(listed), listed.words, listed.takes_name));
+    known.chain(listed).find_map(|(program, words, takes_name)| {
+        let leading = leading_words(command, words, takes_name)?;
+        Some((program, leading))
     })
+}
+
+/// The leading words of a command that begins with these words, and with the name of a script or a task if it takes one.
+fn leading_words<'c>(command: &'c [String], words: &[&str], takes_name: bool) -> Option<&'c [String]> {
+    let known = command.get(..words.len())?;
+    if known.iter().map(String::as_str).ne(words.iter().copied()) {
+        return None;
+    }
+    let name = command.get(words.len()).filter(|_| takes_name);
+    let has_name = name.is_some_and(|name| is_script_name(name));
+    command.get(..words.len() + usize::from(takes_name)).filter(|_| takes_name == has_name)
 }
 
 /// A name that no program takes for an option or a path.
@@ -148,9 +164,13 @@ fn is_script_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain)
 }
 
-fn is_within(known: &GrantableCommand, prefix: &[String], command: &SimpleCommand) -> bool {
+fn is_within(program: GrantableProgram, prefix: &[String], command: &SimpleCommand) -> bool {
     let Some((leading, rest)) = command.split_at_checked(prefix.len()) else { return false };
-    leading == prefix && !rest.iter().any(|word| known.asks_about(word))
+    leading == prefix
+        && match program {
+            GrantableProgram::Known(known) => !rest.iter().any(|word| known.asks_about(word)),
+            GrantableProgram::Listed(listed) => listed.covers(rest),
+        }
 }
 
 impl GrantableCommand {
@@ -205,7 +225,26 @@ mod tests {
             ("cargo +nightly test", None),
             ("cargo test && cargo build", None),
             ("go test -exec x", None),
-            ("make test", None),
+            ("make test", Some("make test")),
+            ("make -j8 test", None),
+            ("make test -j8 -k", Some("make test")),
+            ("make", None),
+            ("pytest", Some("pytest")),
+            ("pytest -x tests/test_a.py::test_b -k 'one and two'", Some("pytest")),
+            ("ruff check --fix src", Some("ruff check")),
+            ("ruff", None),
+            ("eslint . --max-warnings 0", Some("eslint")),
+            ("tsc --noEmit -p web", Some("tsc")),
+            ("vitest run src/a.test.ts", Some("vitest run")),
+            ("vitest", None),
+            ("jest -t 'a name' src", Some("jest")),
+            ("mvn test -q -Dtest=OneTest -pl core", Some("mvn test")),
+            ("gradle test --tests com.example.One", Some("gradle test")),
+            ("dotnet test --filter One src/A", Some("dotnet test")),
+            ("mvn exec:java", None),
+            ("gradle run", None),
+            ("dotnet run", None),
+            ("make deploy NOW=1", None),
             ("env cargo test", None),
             ("sudo cargo test", None),
             ("xargs cargo test", None),
@@ -215,7 +254,8 @@ mod tests {
             ("node x.js", None),
             ("npx tsc", None),
             ("find . -exec x", None),
-            ("pytest", None),
+            ("python3 -m pytest", None),
+            ("uv run pytest", None),
             ("unheard-of thing", None),
         ] {
             assert_eq!(prefix(line).as_deref(), expected, "{line:?}");
@@ -276,16 +316,87 @@ mod tests {
             ("git commit", "git commit -S"),
             ("go test", "go test -exec evil"),
             ("go test", "go test --toolexec=evil"),
+            ("make test", "make test deploy"),
+            ("make test", "make test SHELL=evil"),
+            ("make test", "make test -f evil.mk"),
+            ("make test", "make test -C ../evil"),
+            ("make test", "make test --eval=evil"),
+            ("make test", "make test -j deploy"),
+            ("make test", "make test -jx"),
+            ("pytest", "pytest -p evil"),
+            ("pytest", "pytest -pevil"),
+            ("pytest", "pytest -c evil.ini"),
+            ("pytest", "pytest --rootdir=x"),
+            ("pytest", "pytest -o python_files=evil.py"),
+            ("pytest", "pytest --basetemp=src"),
+            ("pytest", "pytest --junitxml=.git/hooks/x"),
+            ("pytest", "pytest --pastebin=all"),
+            ("pytest", "pytest @evil"),
+            ("pytest", "pytest /tmp/evil.py"),
+            ("pytest", "pytest ../evil.py"),
+            ("pytest", "pytest a/../../evil.py"),
+            ("pytest", "pytest -k --rootdir=x"),
+            ("pytest", "pytest -k"),
+            ("pytest", "pytest-evil"),
+            ("pytest", "python -m pytest"),
+            ("ruff check", "ruff check --config evil.toml"),
+            ("ruff check", "ruff check --output-file=src/main.rs"),
+            ("ruff check", "ruff server"),
+            ("eslint", "eslint -c evil.js"),
+            ("eslint", "eslint --rulesdir evil"),
+            ("eslint", "eslint -f ./evil.js"),
+            ("eslint", "eslint --resolve-plugins-relative-to=x"),
+            ("eslint", "eslint -o src/main.rs"),
+            ("tsc", "tsc --outDir src"),
+            ("tsc", "tsc -outdir src"),
+            ("tsc", "tsc @evil"),
+            ("tsc", "tsc -p ../evil"),
+            ("tsc", "tsc a.ts"),
+            ("vitest run", "vitest run --config evil.ts"),
+            ("vitest run", "vitest run --reporter=./evil.js"),
+            ("vitest run", "vitest run --root=.."),
+            ("jest", "jest --config evil.js"),
+            ("jest", "jest --setupFiles ./evil.js"),
+            ("jest", "jest --rootDir=.."),
+            ("mvn test", "mvn test exec:java"),
+            ("mvn test", "mvn test -Dexec.executable=evil"),
+            ("mvn test", "mvn test -DargLine=-javaagent:evil.jar"),
+            ("mvn test", "mvn test -f evil.xml"),
+            ("mvn test", "mvn test -s evil.xml"),
+            ("mvn test", "mvn test -Dtest=a/../../b"),
+            ("gradle test", "gradle test run"),
+            ("gradle test", "gradle test -I evil.gradle"),
+            ("gradle test", "gradle test --init-script=evil.gradle"),
+            ("gradle test", "gradle test -Pevil=1"),
+            ("gradle test", "gradle test -p ../evil"),
+            ("dotnet test", "dotnet test -p:Target=evil"),
+            ("dotnet test", "dotnet test /p:Target=evil"),
+            ("dotnet test", "dotnet test --settings evil.runsettings"),
+            ("dotnet test", "dotnet test --test-adapter-path evil"),
+            ("dotnet test", "dotnet test @evil.rsp"),
             ("npm run build", "npm run build2"),
             ("npm run build", "npm run build --script-shell=evil"),
             ("npm run build", "npm run build --prefix ../evil"),
         ] {
             assert!(!covers_line(&granted(words), line), "{line:?} passes for {words:?}");
         }
-        for words in ["cargo", "sh", "env", "npm run", "git", "make test", "find", "", "cargo test -q"] {
+        for words in [
+            "cargo",
+            "sh",
+            "env",
+            "npm run",
+            "git",
+            "make",
+            "python -m pytest",
+            "vitest",
+            "find",
+            "",
+            "cargo test -q",
+        ] {
             assert!(!covers_line(&granted(words), &format!("{words} x")), "{words:?} cannot be granted");
         }
         assert!(covers_line(&granted("cargo test"), "cargo test -p gate && cargo test --doc"));
         assert!(covers_line(&granted("git log"), "git log --oneline -n 5"));
+        assert!(covers_line(&granted("pytest"), "pytest -q tests && pytest -x --maxfail=2 'tests/a b.py'"));
     }
 }

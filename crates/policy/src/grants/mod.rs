@@ -5,6 +5,7 @@
 //! is asked.
 
 mod grantable;
+mod listed_programs;
 mod place;
 mod shell_line;
 
@@ -138,6 +139,7 @@ mod tests {
         for (facts, expected) in [
             (facts(b"1", &root, Some("cargo test -q")), vec!["call", "cargo test"]),
             (facts(b"1", &root, Some("make")), vec!["call"]),
+            (facts(b"1", &root, Some("make test")), vec!["call", "make test"]),
             (facts(b"1", &root, Some("cargo test > x")), vec!["call"]),
             (facts(b"1", &[], Some("cargo test")), vec!["call"]),
             (

@@ -83,10 +83,14 @@ fn an_acceptance_lets_the_call_happen() {
             "once",
             "session",
             "call-session",
+            "call-day",
             "call-week",
+            "call-month",
             "call-workspace",
             "file-session",
+            "file-day",
             "file-week",
+            "file-month",
             "file-workspace",
         ];
         assert_eq!(words["requestedSchema"]["properties"]["scope"]["enum"], json!(scopes));
