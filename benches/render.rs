@@ -1,5 +1,5 @@
 //! The cost of showing a model's text: 10,000 lines of Markdown that arrive in pieces, compared with copying the same bytes as `cat` does, and with
-//! the plain wrapper. And the memory that this takes.
+//! the plain wrapper. And the memory that this takes, and the processor time of the whole chat on a terminal.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,12 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use toolgate_benches::{in_turns, report_extra};
+use toolgate_benches::pseudo_terminal::processor_time;
+use toolgate_benches::{in_turns, release_binary, report_extra};
 use toolgate_render::{Frame, Layout, LiveRegion, StreamKind, StreamingWrapper, TextStream};
 
 const LINES: usize = 10_000;
@@ -51,8 +53,50 @@ fn main() {
     );
     let name = "render: Markdown beyond plain text, per line";
     report_extra(name, per_line(markdown), per_line(plain), "wrapper", LINE);
+    let (chat, cat) = (through_the_chat(&text), through_cat(&text));
+    report_extra("render: processor time of the chat, per line", per_line(chat), per_line(cat), "cat", LINE);
     let shown = (22 * text.len()) >> 20;
     println!("resident memory: {before} KiB before, {} KiB after {shown} MiB of text", resident_kib());
+}
+
+/// The processor time of `toolgate chat` on a terminal, with the model in another process.
+fn through_the_chat(text: &str) -> Duration {
+    let (place, toolgate) = (tempfile::tempdir().unwrap(), release_binary());
+    let limits = "context_window: 4000000, max_output_tokens: 2000000";
+    let said = serde_json::to_string(&format!("{text}\nThe end.\n")).unwrap();
+    let script = format!("model: {{{limits}}}\nsteps:\n  - chunk: {PIECE_CHARS}\n    say: {said}\n");
+    std::fs::write(place.path().join("script.yaml"), script).unwrap();
+    let program = || {
+        let mut command = Command::new(&toolgate);
+        command.current_dir(place.path()).env("HOME", place.path()).env("XDG_STATE_HOME", place.path());
+        command
+    };
+    let mut served =
+        program().args(["--json", "scripted", "script.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(served.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let addresses: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let url = addresses.get("openai-chat").unwrap();
+    let config = format!(
+        "models: {{office: {{wire: openai-chat, base_url: {url}, supports_tools: true, {limits}}}}}\n"
+    );
+    std::fs::write(place.path().join("models.yaml"), config).unwrap();
+    let mut chat = program();
+    chat.args(["--config", "models.yaml", "chat", "--model", "office/x"]);
+    let time = processor_time(&chat, &[("❯", "go\r"), ("The end.", ""), ("❯", "\u{4}")]);
+    served.kill().unwrap();
+    served.wait().unwrap();
+    time
+}
+
+/// The processor time of `cat` for the same text on a terminal. One copy takes less than can be measured.
+fn through_cat(text: &str) -> Duration {
+    const COPIES: usize = 50;
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("text.md"), text).unwrap();
+    let mut cat = Command::new("cat");
+    cat.current_dir(place.path()).args(["text.md"; COPIES]);
+    processor_time(&cat, &[]) / u32::try_from(COPIES).unwrap()
 }
 
 fn per_line(time: Duration) -> Duration {

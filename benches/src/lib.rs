@@ -11,6 +11,8 @@
     reason = "a benchmark arranges files by hand, prints what it measures, and may stop at the first surprise"
 )]
 
+pub mod pseudo_terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;

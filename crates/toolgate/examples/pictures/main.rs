@@ -21,6 +21,7 @@ mod day;
 mod registry;
 mod scenes;
 mod svg;
+mod tmux;
 
 use std::path::PathBuf;
 

@@ -4,10 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::day::{LOOKS, MODEL as DAY, furnish, spend};
+use crate::day::{LOOKS, MODEL as DAY, Terminal, furnish, spend};
 use crate::pty::Pty;
 use crate::registry::Registry;
 use crate::svg;
+use crate::tmux::Tmux;
 
 const SOURCE: &str = "/// The price in cents.\npub fn cents(euros: u64) -> u64 {\n    euros * 10\n}\n";
 
@@ -90,15 +91,10 @@ impl Stage {
         picture
     }
 
-    /// Screens of a whole day, each on a terminal of another look.
+    /// Screens of a whole day in tmux, each on a terminal of another look. The day is spent whole in each of them.
     pub(crate) fn day(&self) -> Vec<(&'static str, String)> {
-        const PICTURES: [(&str, &str, &str, &str); 6] = [
-            (
-                "80x24",
-                "edit",
-                "day-task",
-                "80×24: a failing test with its exit code, and the edit that would mend it",
-            ),
+        const PICTURES: [(&str, &str, &str, &str); 8] = [
+            ("80x24", "edit", "day-task", "80×24: a failing test, and the edit that would mend it"),
             (
                 "120x40",
                 "registry",
@@ -111,6 +107,8 @@ impl Stage {
                 "day-grants",
                 "80×24: a grant that let a second command through, and how it is revoked",
             ),
+            ("80x24", "revoked", "day-revoked", "80×24: the grant is revoked"),
+            ("120x40", "resumed", "day-resumed", "120×40: the conversation goes on another time"),
             ("narrow", "edit", "day-narrow", "40 columns"),
             (
                 "without-colour",
@@ -137,12 +135,14 @@ impl Stage {
                 chat.args(["--no-config", "chat"]);
                 chat
             };
-            spend(&chat, look, &mut |screen, terminal| {
+            let open = |command: &Command, rows, columns| -> Box<dyn Terminal> {
+                Box::new(Tmux::start(command, rows, columns))
+            };
+            spend(&chat, &open, look, &mut |screen, terminal| {
                 for (_, _, name, title) in
                     PICTURES.iter().filter(|(at, when, ..)| (*at, *when) == (look.name, screen))
                 {
-                    terminal.settle();
-                    drawn.push((*name, svg::window(terminal.screen(), "", title)));
+                    drawn.push((*name, svg::window(&terminal.screen(), "", title)));
                 }
             });
         }

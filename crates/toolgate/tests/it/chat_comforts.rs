@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::completions::offered;
 use crate::fixture::CliFixture;
 use crate::pty::Pty;
 
@@ -89,6 +90,10 @@ fn a_text_that_is_higher_than_the_terminal_is_paged() {
     chat.terminal.wait_for("-- more: 16 of ");
     chat.terminal.press("q");
     chat.terminal.wait("a prompt", |shown| shown.lines().last().is_some_and(|row| row.ends_with('❯')));
+    chat.terminal.press("/tools\r");
+    chat.terminal.wait_for("-- more: 8 of 1");
+    chat.terminal.press("q");
+    chat.terminal.wait("a prompt", |shown| shown.lines().last().is_some_and(|row| row.ends_with('❯')));
     let shown = chat.say("/trust", "trust guided");
     assert!(!shown.contains("-- more") && !shown.contains("twice at the prompt leaves"), "{shown}");
 }
@@ -156,6 +161,19 @@ steps:
     let shown = chat.say("/grants", "/grants revoke ID revokes one");
     let row = shown.lines().find(|row| row.contains("write_file of @project/a.txt") && !row.starts_with('┃'));
     let id = row.unwrap().split_whitespace().next().unwrap().to_owned();
+    // The shell completes it, and the conversation.
+    let place = &chat.place;
+    let ask = |words: &[&str]| {
+        let options = ["--no-config", "--workspace", place.workspace.to_str().unwrap()];
+        let state = ["--state-dir", place.state.to_str().unwrap()];
+        offered(place, &[&options[..], &state, words].concat())
+    };
+    assert_eq!(ask(&["grants", "revoke", ""]), [id.as_str()]);
+    let sessions = ask(&["sessions", "show", ""]);
+    let stored: serde_json::Value =
+        serde_json::from_str(&place.must(&["sessions", "list", "--json"])).unwrap();
+    assert!(sessions.contains(&"last".to_owned()), "{sessions:?}");
+    assert!(sessions.contains(&stored[0]["id"].as_str().unwrap().to_owned()), "{sessions:?} {stored}");
     chat.say(&format!("/grants revoke {id}"), &format!("{id} is revoked"));
     chat.say("/grants revoke nothing", "there is no grant nothing");
     assert_eq!(chat.place.must(&["grants"]), "there are no lasting grants\n");

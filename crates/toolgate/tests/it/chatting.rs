@@ -112,7 +112,7 @@ fn ends_with_prompt(shown: &str) -> bool {
 fn settled(shown: &str) -> String {
     let word = |word: &str| {
         let could_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let date = word.trim_end_matches(';');
+        let date = word.trim_end_matches([';', ',', ')']);
         if date.len() == 10 && date.parse::<jiff::civil::Date>().is_ok() {
             return word.replace(date, "DATE");
         }

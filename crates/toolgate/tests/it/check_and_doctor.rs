@@ -293,6 +293,41 @@ fn the_doctor_begins_with_a_summary_and_verifies_the_record() {
 }
 
 #[test]
+fn the_doctor_lists_the_toolchains_and_package_caches_that_it_found() {
+    let home = tempfile::Builder::new().prefix("toolgate-home-").tempdir_in("/var/tmp").unwrap();
+    let home = home.path().canonicalize().unwrap();
+    let cargo = home.join(".cargo/bin/cargo");
+    std::fs::create_dir_all(cargo.parent().unwrap()).unwrap();
+    std::fs::write(&cargo, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&cargo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(home.join(".rustup/toolchains")).unwrap();
+    std::fs::write(home.join(".rustup/settings.toml"), "x").unwrap();
+    std::fs::create_dir_all(home.join(".nvm/versions/node/v20.1.0/bin")).unwrap();
+    let place = CliFixture::new();
+    let rows = || -> Vec<Value> {
+        let mut command = place.toolgate();
+        command.env("HOME", &home).env_remove("RUSTUP_HOME").env_remove("CARGO_HOME");
+        command.args(["doctor", "--offline", "--json"]);
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+    };
+    let found = |rows: &[Value], check: &str| -> Vec<String> {
+        let rows = rows.iter().filter(|row| row["check"] == check && row["state"] == "ok");
+        rows.map(|row| row["detail"].as_str().unwrap().to_owned()).collect()
+    };
+    let before = rows();
+    let rustup = found(&before, "toolchain rustup").concat();
+    assert!(rustup.contains(&home.display().to_string()) && rustup.contains("programs in "), "{before:?}");
+    assert_eq!(found(&before, "package cache").len(), 1, "none is kept yet: {before:?}");
+    let mut command = place.toolgate();
+    command.env("HOME", &home);
+    let line = r#"{"command": "mkdir -p $npm_config_cache && echo x > $npm_config_cache/x"}"#;
+    assert!(command.args(["call", "run_command", line]).status().unwrap().success());
+    let after = found(&rows(), "package cache");
+    let workspace = place.workspace.display().to_string();
+    assert!(after.iter().any(|row| row.contains(&format!(" in {workspace}: "))), "{after:?}");
+}
+
+#[test]
 fn the_doctor_names_keys_that_cannot_be_used() {
     let place = CliFixture::new();
     place.write(

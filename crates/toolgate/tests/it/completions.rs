@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::fixture::CliFixture;
 
 /// What bash would offer for the last word of a line.
-fn offered(place: &CliFixture, line: &[&str]) -> Vec<String> {
+pub(crate) fn offered(place: &CliFixture, line: &[&str]) -> Vec<String> {
     let output = asked(place, line);
     assert!(output.status.success() && output.stderr.is_empty(), "{line:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
@@ -21,10 +21,13 @@ fn asked(place: &CliFixture, line: &[&str]) -> Output {
 }
 
 #[test]
-fn tools_agents_and_ids_are_offered() {
+fn tools_agents_servers_and_ids_are_offered() {
     let place = CliFixture::new();
     let state = place.state.to_str().unwrap();
-    place.write("toolgate.yaml", "agents: {reviewer: {}, writer: {}}\n");
+    place.write(
+        "toolgate.yaml",
+        "agents: {reviewer: {}, writer: {}}\nmcp_servers: {files: {command: cat}, issues: {command: cat}}\n",
+    );
     let config = place.scratch.path().join("toolgate.yaml");
     let options = ["--config", config.to_str().unwrap(), "--state-dir", state];
     let with = |words: &[&'static str]| -> Vec<String> {
@@ -39,6 +42,8 @@ fn tools_agents_and_ids_are_offered() {
     assert!(!ask(&["call", "re"]).contains(&"edit_file".to_owned()));
     assert_eq!(ask(&["tools", "--agent", "rev"]), ["reviewer"]);
     assert_eq!(ask(&["--trust", "gui"]), ["guided"]);
+    assert_eq!(ask(&["mcp", "logs", ""]), ["files", "issues"]);
+    assert_eq!(ask(&["mcp", "logs", "i"]), ["issues"]);
     assert!(!place.state.join("audit").exists(), "a question creates nothing");
     let (code, read) = place.call("read_file", &json!({"path": "missing"}));
     assert_eq!(code, 1);

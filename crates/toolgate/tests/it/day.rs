@@ -33,6 +33,58 @@ pub(crate) const LOOKS: [Look; 5] = [
     Look { options: &["--plain"], ..look("plain", 80, 24) },
 ];
 
+/// A terminal in which the day is spent.
+pub(crate) trait Terminal {
+    fn press(&mut self, keys: &str);
+    /// The screen, row by row.
+    fn shown(&self) -> String;
+    /// What was written, including what scrolled away, with its colours.
+    fn everything(&self) -> Vec<u8>;
+    /// Waits until the screen satisfies the predicate.
+    fn wait(&mut self, what: &str, is_there: &dyn Fn(&str) -> bool) -> String;
+    /// Waits until there may be more.
+    fn step(&mut self, what: &str);
+    /// Waits for the end of the program; returns whether it succeeded.
+    fn has_ended_well(&mut self) -> bool;
+    /// The screen with its colours, once nothing more is written.
+    #[allow(dead_code, reason = "for the pictures")]
+    fn screen(&mut self) -> vt100::Screen;
+}
+
+impl Terminal for Pty {
+    fn press(&mut self, keys: &str) {
+        self.press(keys);
+    }
+
+    fn shown(&self) -> String {
+        self.shown()
+    }
+
+    fn everything(&self) -> Vec<u8> {
+        self.written.clone()
+    }
+
+    fn wait(&mut self, what: &str, is_there: &dyn Fn(&str) -> bool) -> String {
+        self.wait(what, is_there)
+    }
+
+    fn step(&mut self, what: &str) {
+        self.step(what);
+    }
+
+    fn has_ended_well(&mut self) -> bool {
+        self.ended().success()
+    }
+
+    fn screen(&mut self) -> vt100::Screen {
+        self.settle();
+        Pty::screen(self).clone()
+    }
+}
+
+/// Starts a program on a terminal of so many rows and columns.
+pub(crate) type Open<'o> = &'o dyn Fn(&Command, u16, u16) -> Box<dyn Terminal>;
+
 /// The model of the day; a file beside the workspace.
 pub(crate) const MODEL: &str = "day.yaml";
 
@@ -105,82 +157,89 @@ steps:
     )
 }
 
-/// Spends the day. `chat` is `toolgate chat` in the workspace, to which options may be added; `seen` is shown the named screens.
-pub(crate) fn spend(chat: &dyn Fn() -> Command, look: Look, seen: &mut dyn FnMut(&str, &mut Pty)) {
+/// Spends the day. `chat` is `toolgate chat` in the workspace, to which options may be added, `open` makes the terminals, and `seen` is
+/// shown the named screens.
+pub(crate) fn spend(
+    chat: &dyn Fn() -> Command,
+    open: Open<'_>,
+    look: Look,
+    seen: &mut dyn FnMut(&str, &mut dyn Terminal),
+) {
     let begin = |more: &[&str]| {
         let mut command = chat();
         command.args(look.options).args(more).env_remove("PAGER").envs(look.variables.iter().copied());
-        let mut terminal = Pty::start(&command, look.rows, look.columns);
-        prompt(&mut terminal, 0);
+        let mut terminal = open(&command, look.rows, look.columns);
+        prompt(terminal.as_mut(), 0);
         terminal
     };
     let mut terminal = begin(&["--model", &format!("scripted/{MODEL}")]);
 
-    say(&mut terminal, "the prices are wrong, please look", question);
-    say(&mut terminal, "y", question);
-    seen("edit", &mut terminal);
-    say(&mut terminal, "y", question);
-    say(&mut terminal, "y", prompt);
-    seen("done", &mut terminal);
-    let written = String::from_utf8_lossy(&terminal.written).into_owned();
+    say(terminal.as_mut(), "the prices are wrong, please look", question);
+    say(terminal.as_mut(), "y", question);
+    seen("edit", terminal.as_mut());
+    say(terminal.as_mut(), "y", question);
+    say(terminal.as_mut(), "y", prompt);
+    seen("done", terminal.as_mut());
+    let written = String::from_utf8_lossy(&terminal.everything()).into_owned();
     assert!(written.contains("exit code 1"), "{written}");
 
     // A grant by leading words answers for another line that begins with them.
-    say(&mut terminal, "what changed?", question);
-    seen("grant", &mut terminal);
-    say(&mut terminal, "2w", prompt);
+    say(terminal.as_mut(), "what changed?", question);
+    seen("grant", terminal.as_mut());
+    say(terminal.as_mut(), "2w", prompt);
     assert!(terminal.shown().contains("One line."), "{}", terminal.shown());
-    command(&mut terminal, "/grants", "revokes one");
-    seen("grants", &mut terminal);
+    command(terminal.as_mut(), "/grants", "revokes one");
+    seen("grants", terminal.as_mut());
     let id = grant_id(&terminal.shown());
-    command(&mut terminal, &format!("/grants revoke {}", &id[..5]), "is revoked");
-    say(&mut terminal, "what changed since?", question);
-    say(&mut terminal, "n not again", prompt);
+    command(terminal.as_mut(), &format!("/grants revoke {}", &id[..5]), "is revoked");
+    seen("revoked", terminal.as_mut());
+    say(terminal.as_mut(), "what changed since?", question);
+    say(terminal.as_mut(), "n not again", prompt);
 
-    say(&mut terminal, "ask the registry", question);
-    say(&mut terminal, "y", question);
-    seen("registry", &mut terminal);
-    say(&mut terminal, "+1", prompt);
-    seen("allowed", &mut terminal);
+    say(terminal.as_mut(), "ask the registry", question);
+    say(terminal.as_mut(), "y", question);
+    seen("registry", terminal.as_mut());
+    say(terminal.as_mut(), "+1", prompt);
+    seen("allowed", terminal.as_mut());
 
     terminal.press("tell me a story\r");
-    terminal.wait_for("Once upon a time");
+    terminal.wait("the story", &|shown| shown.contains("Once upon a time"));
     terminal.press("\u{3}");
-    prompt(&mut terminal, 0);
-    seen("stopped", &mut terminal);
+    prompt(terminal.as_mut(), 0);
+    seen("stopped", terminal.as_mut());
     terminal.press("/quit\r");
-    assert!(terminal.ended().success());
+    assert!(terminal.has_ended_well());
     let left = terminal.shown().replace('\n', " ");
     let words: Vec<&str> = left.split_whitespace().collect();
     let place = words.iter().rposition(|word| *word == "--resume").expect("the line that resumes");
     let session = words[place + 1].to_owned();
 
     let mut terminal = begin(&["--resume", &session]);
-    command(&mut terminal, "where were we?", "We corrected the price.");
-    seen("resumed", &mut terminal);
+    command(terminal.as_mut(), "where were we?", "We corrected the price.");
+    seen("resumed", terminal.as_mut());
     terminal.press("\u{4}");
-    assert!(terminal.ended().success());
+    assert!(terminal.has_ended_well());
 }
 
 /// Says something to a model, or answers a question, and waits for what comes then.
-fn say(terminal: &mut Pty, words: &str, then: fn(&mut Pty, usize)) {
+fn say(terminal: &mut dyn Terminal, words: &str, then: fn(&mut dyn Terminal, usize)) {
     let questions = questions(terminal);
     terminal.press(&format!("{words}\r"));
     then(terminal, questions);
 }
 
 /// Says something that is answered with this text.
-fn command(terminal: &mut Pty, words: &str, answer: &str) {
+fn command(terminal: &mut dyn Terminal, words: &str, answer: &str) {
     terminal.press(&format!("{words}\r"));
-    terminal.wait(answer, |shown| shown.contains(answer) && last_row(shown).ends_with('❯'));
+    terminal.wait(answer, &|shown| shown.contains(answer) && last_row(shown).ends_with('❯'));
 }
 
 /// How many questions were asked. Their rows but the last are written once.
-fn questions(terminal: &Pty) -> usize {
-    String::from_utf8_lossy(&terminal.written).matches("[y] once").count()
+fn questions(terminal: &dyn Terminal) -> usize {
+    String::from_utf8_lossy(&terminal.everything()).matches("[y] once").count()
 }
 
-fn question(terminal: &mut Pty, before: usize) {
+fn question(terminal: &mut dyn Terminal, before: usize) {
     let deadline = Instant::now() + TIMEOUT;
     while questions(terminal) == before || !last_row(&terminal.shown()).ends_with("answer:") {
         // The countdown is written anew each second.
@@ -190,8 +249,8 @@ fn question(terminal: &mut Pty, before: usize) {
 }
 
 /// Between turns, or after a question.
-fn prompt(terminal: &mut Pty, _: usize) {
-    terminal.wait("a prompt", |shown| last_row(shown).ends_with('❯'));
+fn prompt(terminal: &mut dyn Terminal, _: usize) {
+    terminal.wait("a prompt", &|shown| last_row(shown).ends_with('❯'));
 }
 
 fn last_row(shown: &str) -> &str {

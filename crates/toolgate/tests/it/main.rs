@@ -45,6 +45,8 @@ mod studio;
 mod web_search;
 mod chatting;
 mod chat_comforts;
+mod chat_looks;
+mod long_answers;
 mod day;
 mod whole_day;
 mod completions;

@@ -320,13 +320,13 @@ fn a_server_that_drips_is_not_waited_for_where_nobody_asked_for_it() {
 }
 
 /// A scripted model that other programs can reach.
-struct Served {
+pub(crate) struct Served {
     process: Child,
     addresses: Value,
 }
 
 impl Served {
-    fn begin(place: &CliFixture, script: &str) -> Self {
+    pub(crate) fn begin(place: &CliFixture, script: &str) -> Self {
         place.write("served.yaml", script);
         let mut command = place.toolgate();
         command.args(["--json", "scripted", "served.yaml"]).stdout(Stdio::piped());
@@ -337,7 +337,7 @@ impl Served {
         Self { process, addresses: serde_json::from_str(&line).unwrap() }
     }
 
-    fn address(&self, wire: &str) -> &str {
+    pub(crate) fn address(&self, wire: &str) -> &str {
         self.addresses[wire].as_str().unwrap()
     }
 }

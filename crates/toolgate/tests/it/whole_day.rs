@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use crate::day::{LOOKS, Look, furnish, spend};
+use crate::day::{LOOKS, Look, Terminal, furnish, spend};
 use crate::fixture::CliFixture;
+use crate::pty::Pty;
 
 fn day_on(look: Look) {
     let place = CliFixture::new();
@@ -14,16 +15,22 @@ fn day_on(look: Look) {
         command
     };
     let (mut screens, mut has_colour) = (Vec::new(), false);
-    spend(&chat, look, &mut |name, terminal| {
+    let open = |command: &Command, rows, columns| -> Box<dyn Terminal> {
+        Box::new(Pty::start(command, rows, columns))
+    };
+    spend(&chat, &open, look, &mut |name, terminal| {
         let shown = terminal.shown();
         let is_framed = shown.contains('┃');
         assert!(!(is_framed && look.options.contains(&"--plain")), "{shown}");
         has_colour |=
-            terminal.written.windows(5).any(|bytes| bytes.starts_with(b"\x1b[3") && bytes[4] == b'm');
+            terminal.everything().windows(5).any(|bytes| bytes.starts_with(b"\x1b[3") && bytes[4] == b'm');
         screens.push(name.to_owned());
     });
     assert_eq!(has_colour, look.variables.is_empty() && look.options.is_empty(), "{}", look.name);
-    assert_eq!(screens, ["edit", "done", "grant", "grants", "registry", "allowed", "stopped", "resumed"]);
+    assert_eq!(
+        screens,
+        ["edit", "done", "grant", "grants", "revoked", "registry", "allowed", "stopped", "resumed"]
+    );
     let records = place.records();
     let of = |tool: &str| records.iter().filter(|record| record.tool.name == tool).collect::<Vec<_>>();
     assert!(

@@ -330,19 +330,18 @@ impl Repl {
 
     /// Lists the current model, and the others that are available.
     async fn list_models(&self) -> Result<(), CliError> {
-        print_text(&current_screen().line(&self.conversation.ready.agent.model().to_string(), ""));
+        let mut text = current_screen().line(&self.conversation.ready.agent.model().to_string(), "");
         let stop = self.signals.begin_turn();
         let listed = list_models(&self.context.settings, None, &stop).await;
         self.signals.end_turn();
         let listed = listed?;
         for provider in listed.iter().filter(|provider| provider.is_set_up || provider.models.is_ok()) {
             for row in rows(provider, MAX_LISTED_MODELS) {
-                print_text(&format!(
-                    "{}\n",
-                    truncate_columns(&row, current_screen().columns.saturating_sub(1))
-                ));
+                let row = truncate_columns(&row, current_screen().columns.saturating_sub(1));
+                let _ = writeln!(text, "{row}");
             }
         }
+        self.show(text).await;
         Ok(())
     }
 
@@ -352,15 +351,14 @@ impl Repl {
         let credential = self.context.credential(session)?;
         let tools = self.context.gate.gate().tools_for(credential).await;
         let tools = tools.map_err(|failure| CliError::error(failure.message))?;
-        let screen = current_screen();
+        let (screen, mut text) = (current_screen(), String::new());
         for tool in tools {
             let spec = tool.spec();
             let line = format!("{:<20} {:<12} {}", spec.name.as_str(), spec.class.as_str(), spec.description);
-            print_text(&format!(
-                "{}\n",
-                truncate_columns(&escape_line(&line), screen.columns.saturating_sub(1))
-            ));
+            let row = truncate_columns(&escape_line(&line), screen.columns.saturating_sub(1));
+            let _ = writeln!(text, "{row}");
         }
+        self.show(text).await;
         Ok(())
     }
 
@@ -441,7 +439,7 @@ impl Repl {
         }
         match sessions.is_empty() {
             true => print_text("no conversations yet\n"),
-            false => print_text(&format!("{text}`toolgate chat --session ID` goes on with one\n")),
+            false => self.show(format!("{text}`toolgate chat --session ID` goes on with one\n")).await,
         }
         Ok(())
     }
