@@ -13,6 +13,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("patch", "patch"),
     ("bash", "bash"),
     ("curl", "curl"),
+    ("openssl", "openssl"),
     ("unshare", "util-linux"),
     ("setsid", "util-linux"),
     ("script", "bsdutils"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
-use toolgate_egress::NetworkAllowlist;
+use toolgate_egress::{NetworkAllowlist, UpstreamProxy};
 use toolgate_sandbox::{
     CommandExit, Exit, PipeEnds, ResourceLimits, SandboxError, loader_variable, refused_place,
 };
@@ -41,6 +41,8 @@ pub struct ConfinedProcess {
     pub environment: Vec<(String, String)>,
     /// The hosts it may reach.
     pub network: Vec<String>,
+    /// The HTTP proxy through which they are reached.
+    pub upstream: Option<UpstreamProxy>,
     /// Host directories and files that it may read besides the system's, at the same path.
     pub read: Vec<PathBuf>,
     /// Its resource limits; those of a command without a time limit by default.

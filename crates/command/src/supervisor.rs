@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use tokio::sync::{oneshot, watch};
 use toolgate_confine::{ConfineRequest, ConfinedMount, ConfinedRun};
-use toolgate_egress::RejectedConnection;
+use toolgate_egress::{ProxiedDialer, RejectedConnection};
 use toolgate_sandbox::{
     BindMount, CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream,
 };
@@ -154,9 +154,13 @@ impl ProcessSupervisor {
         made: SandboxRuntime<'_>,
         confined: &[ConfinedMount<'_>],
     ) -> Result<CommandExit, SandboxError> {
-        let dialer = &self.runner.options.dialer;
+        let dialer = Arc::clone(&self.runner.options.dialer);
+        let dialer = match self.process.upstream.clone() {
+            Some(upstream) => Arc::new(ProxiedDialer::new(dialer, upstream)),
+            None => dialer,
+        };
         let proxy = made.sandbox.has_network_namespace().then(|| {
-            let proxy = Proxy::new(self.reach.rules.clone(), Arc::clone(dialer));
+            let proxy = Proxy::new(self.reach.rules.clone(), dialer);
             proxy.on_refusal(Arc::new(self.denials()))
         });
         let serve = |listener| match &proxy {

@@ -136,6 +136,14 @@ pub struct AdmittedHost<'rules> {
 }
 
 impl AdmittedHost<'_> {
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The name to resolve; `None` if the addresses are known already.
     #[must_use]
     pub fn name_to_resolve(&self) -> Option<&str> {

@@ -37,6 +37,13 @@ pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>
 pub trait Dial: Resolve {
     /// Starts a connection; dropping the future cancels it.
     fn dial(&self, address: SocketAddr) -> DialFuture;
+
+    /// Starts a connection to an admitted host through something that resolves its name itself; `None` where there is no such thing: then the name is
+    /// resolved here, and its addresses are checked.
+    fn dial_host(&self, host: &Host, port: u16) -> Option<DialFuture> {
+        let _ = (host, port);
+        None
+    }
 }
 
 /// The system's resolver and network.
@@ -77,6 +84,10 @@ pub(crate) async fn dial_host(
     dialer: &Arc<dyn Dial>,
     bounds: &ProxyLimits,
 ) -> Result<TcpStream, (RefusalReason, Option<IpAddr>)> {
+    if let Some(pending) = dialer.dial_host(admitted.host(), admitted.port()) {
+        let dialled = timeout(bounds.connect_timeout, pending).await;
+        return dialled.ok().and_then(Result::ok).ok_or((RefusalReason::Unreachable, None));
+    }
     let destination =
         resolve_and_check(admitted, Arc::clone(dialer) as Arc<dyn Resolve>, bounds.connect_timeout).await?;
     let dialled =

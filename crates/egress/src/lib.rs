@@ -6,7 +6,8 @@
 //!
 //! The order is enforced by types: [`NetworkAllowlist::admit`] returns the [`AdmittedHost`] that may be resolved, [`AdmittedHost::check_addresses`]
 //! returns the [`Destination`] that may be dialled, and nothing else is ever dialled. A name is resolved once, so that a second answer cannot differ
-//! from the one that was checked (DNS rebinding).
+//! from the one that was checked (DNS rebinding). Only where the network of the operator requires an HTTP proxy, which resolves names itself, is an
+//! admitted host reached through that ([`ProxiedDialer`]).
 //!
 //! Requests of the gate itself follow the same rules, through [`resolve_allowed`].
 //!
@@ -43,6 +44,7 @@ pub mod wire;
 // One connection.
 mod limits;
 mod dial;
+mod upstream;
 mod ledger;
 mod relay;
 mod client;
@@ -64,3 +66,4 @@ pub use ledger::{AllowedConnection, EgressEvent, EgressReport, Observer, Occurre
 pub use limits::ProxyLimits;
 pub use proxy::EgressProxy;
 pub use refusal_reason::RefusalReason;
+pub use upstream::{ProxiedDialer, UnusableProxy, UpstreamProxy};

@@ -20,6 +20,7 @@ mod install;
 pub use error::PackageError;
 pub use install::{InstallRequest, install};
 pub use lock::{Lock, LockedPackage};
+pub use registry::RegistryAccess;
 pub use sandbox::{
     InstallSandbox, InstallStep, PACKAGE_PATH, PulledImage, SCRATCH_PATH, StepOutput, UserConfig,
 };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::PackageError;
 use crate::install::{InstallRequest, ManagerReport};
 use crate::lock::LockedPackage;
-use crate::registry::npm_registries;
+use crate::registry::npm_access;
 use crate::sandbox::{InstallSandbox, InstallStep, SCRATCH_PATH, run_step};
 use crate::store::{read_bounded, write_new};
 
@@ -28,9 +28,9 @@ pub(crate) fn install(
         return Err(PackageError::NoManager { wanted: "`npm`".to_owned() });
     }
     write_new(&package.join("package.json"), PROJECT)?;
-    let asked = InstallStep { configured: true, ..InstallStep::new(&["npm", "config", "list", "--json"]) };
+    let asked = InstallStep::question(&["npm", "config", "list", "--json"]);
     let listed = run_step(sandbox, &asked, package, scratch)?;
-    let registries = npm_registries(&listed.output)
+    let access = npm_access(&listed.output, &|name| sandbox.variable(name))
         .ok_or_else(|| PackageError::Answer("npm does not say which registry it uses".to_owned()))?;
     let mut command = vec![
         "npm",
@@ -47,7 +47,7 @@ pub(crate) fn install(
     let wanted: Vec<String> =
         std::iter::once(request.spec).chain(request.with).map(|spec| spec.requirement()).collect();
     command.extend(wanted.iter().map(String::as_str));
-    let step = InstallStep { registries, configured: true, ..InstallStep::new(&command) };
+    let step = InstallStep { access, ..InstallStep::question(&command) };
     run_step(sandbox, &step.with_cache(), package, scratch)?;
     if request.install_scripts {
         // Without network, and without the configuration, which may hold tokens.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::PackageError;
 use crate::install::{InstallRequest, ManagerReport};
 use crate::lock::LockedPackage;
-use crate::registry::{pip_indexes, uv_indexes};
+use crate::registry::{MAX_ARCHIVE_HOSTS, RegistryAccess, pip_access, pip_links, uv_access, uv_links};
 use crate::sandbox::{InstallSandbox, InstallStep, PACKAGE_PATH, SCRATCH_PATH, run_step};
 use crate::store::{names_in, read_bounded};
 
@@ -76,9 +76,7 @@ fn with_pip(
     package: &Path,
     scratch: &Path,
 ) -> Result<Installed, PackageError> {
-    let asked =
-        InstallStep { configured: true, ..InstallStep::new(&[python, "-m", "pip", "config", "list"]) };
-    let registries = pip_indexes(&run_step(sandbox, &asked, package, scratch)?.output);
+    let access = access_of_pip(sandbox, request, python, (package, scratch))?;
     let venv = format!("{PACKAGE_PATH}/venv");
     // Without pip in it: the one outside installs into it, and the package stays small.
     let made = InstallStep::new(&[python, "-m", "venv", "--without-pip", &venv]);
@@ -104,13 +102,52 @@ fn with_pip(
     }
     command.push("--");
     command.extend(wanted.iter().map(String::as_str));
-    let step = InstallStep { registries, configured: true, ..InstallStep::new(&command) };
+    let step = InstallStep { access, ..InstallStep::question(&command) };
     run_step(sandbox, &step, package, scratch)?;
     let report = read_bounded(&scratch.join("report.json"), MAX_REPORT_BYTES)?;
     let report: Value = serde_json::from_slice(&report)
         .map_err(|error| PackageError::Answer(format!("the report of pip is not JSON: {error}")))?;
     let version = report.get("pip_version").and_then(Value::as_str).unwrap_or("?");
     Ok((format!("pip {version}"), reported(&report)?))
+}
+
+/// What pip reaches: the indexes that it is configured for, and the hosts to which these link for the packages. Without `pip index`, which is newer than
+/// pip, that is the index alone.
+fn access_of_pip(
+    sandbox: &dyn InstallSandbox,
+    request: &InstallRequest<'_>,
+    python: &str,
+    (package, scratch): (&Path, &Path),
+) -> Result<RegistryAccess, PackageError> {
+    let ask = |words: &[&str]| {
+        let command: Vec<&str> = [python, "-m", "pip"].into_iter().chain(words.iter().copied()).collect();
+        run_step(sandbox, &InstallStep::question(&command), package, scratch)
+    };
+    let (listed, help) = (ask(&["config", "list"])?, ask(&["install", "--help"])?);
+    let mut access = pip_access(&listed.output, &help.output, &|name| sandbox.variable(name));
+    for spec in std::iter::once(request.spec).chain(request.with) {
+        let name = spec.name().split('[').next().unwrap_or_default();
+        let command = [
+            python,
+            "-m",
+            "pip",
+            "-vv",
+            "--no-input",
+            "--disable-pip-version-check",
+            "index",
+            "versions",
+            "--",
+            name,
+        ];
+        let step = InstallStep { access: access.clone(), ..InstallStep::question(&command) };
+        let found = sandbox.run(&step, package, scratch)?;
+        for url in pip_links(&found.output) {
+            if access.archives.len() < MAX_ARCHIVE_HOSTS {
+                access.add_archive(url);
+            }
+        }
+    }
+    Ok(access)
 }
 
 /// The packages of `pip install --report`, with the digests of their archives.
@@ -148,7 +185,7 @@ fn with_uv(
     let step = |command: &[&str]| InstallStep { environment: cache.clone(), ..InstallStep::new(command) };
     let venv = format!("{PACKAGE_PATH}/venv");
     run_step(sandbox, &step(&["uv", "venv", "--no-project", &venv]), package, scratch)?;
-    let (registries, into) = (uv_indexes(&|name| sandbox.variable(name)), interpreter());
+    let into = interpreter();
     // The lock of PEP 751 has a digest for each archive; the installation then accepts no other.
     let (input, lock) = (scratch.join("requirements.in"), format!("{SCRATCH_PATH}/requirements.txt"));
     crate::store::write_new(&input, &format!("{}\n", wanted.join("\n")))?;
@@ -161,13 +198,53 @@ fn with_uv(
     }
     compile.push(&source);
     sync.push(&lock);
+    let access = access_of_uv(sandbox, &step, &source, (package, scratch))?;
     for command in [compile, sync] {
-        let step = InstallStep { registries: registries.clone(), configured: true, ..step(&command) };
+        let step = InstallStep { access: access.clone(), configured: true, ..step(&command) };
         run_step(sandbox, &step, package, scratch)?;
     }
     let locked = read_bounded(&scratch.join("requirements.txt"), MAX_REPORT_BYTES)?;
     let version = run_step(sandbox, &step(&["uv", "--version"]), package, scratch)?;
     Ok((version.output.trim().to_owned(), compiled(&String::from_utf8_lossy(&locked))?))
+}
+
+/// What uv reaches: the indexes that it is configured for, and the hosts to which these link. uv names the first of these that it cannot reach, and asks
+/// for no URL that a package names instead of its index; nothing is built meanwhile, so that no code of a package names one.
+fn access_of_uv(
+    sandbox: &dyn InstallSandbox,
+    step: &dyn Fn(&[&str]) -> InstallStep,
+    source: &str,
+    (package, scratch): (&Path, &Path),
+) -> Result<RegistryAccess, PackageError> {
+    let ask = |words: &[&str]| {
+        run_step(sandbox, &InstallStep { configured: true, ..step(words) }, package, scratch)
+    };
+    let settings = ask(&["uv", "--color=never", "--show-settings", "pip", "compile", source])?;
+    let help = ask(&["uv", "--color=never", "pip", "compile", "--help"])?;
+    let mut access = uv_access(&settings.output, &help.output, &|name| sandbox.variable(name));
+    let (into, tried) = (interpreter(), format!("{SCRATCH_PATH}/tried.txt"));
+    let command = [
+        "uv",
+        "--color=never",
+        "pip",
+        "compile",
+        "--no-build",
+        "--python",
+        &into,
+        "-o",
+        &tried,
+        "-q",
+        source,
+    ];
+    for _ in 0..MAX_ARCHIVE_HOSTS {
+        let mut step = InstallStep { access: access.clone(), configured: true, ..step(&command) };
+        step.environment.push(("UV_HTTP_RETRIES".to_owned(), "0".to_owned()));
+        let found = sandbox.run(&step, package, scratch)?;
+        if found.success || !uv_links(&found.said).any(|url| access.add_archive(url)) {
+            break;
+        }
+    }
+    Ok(access)
 }
 
 /// The packages of a compiled list of requirements: `name==version \` and lines with `--hash=sha256:…`. A package has a hash for each of its archives.

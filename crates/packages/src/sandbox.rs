@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::PackageError;
+use crate::registry::RegistryAccess;
 
 /// Where a server, and its installation, see the package.
 pub const PACKAGE_PATH: &str = "/toolgate/package";
@@ -17,20 +18,25 @@ pub struct InstallStep {
     pub command: Vec<String>,
     /// Variables besides those of every process.
     pub environment: Vec<(String, String)>,
-    /// The URLs of the registries that it may reach; none for no network.
-    pub registries: Vec<String>,
+    /// The registries that it may reach; none for no network.
+    pub access: RegistryAccess,
     /// Whether it sees the user's configuration of the package manager, and the variables that configure it. Scripts of a package never do.
     pub configured: bool,
 }
 
 impl InstallStep {
+    /// A step that sees the configuration, without network: a question about it.
+    pub(crate) fn question(command: &[&str]) -> Self {
+        Self { configured: true, ..Self::new(command) }
+    }
+
     /// A step without network and configuration.
     #[must_use]
     pub fn new(command: &[&str]) -> Self {
         Self {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             environment: Vec::new(),
-            registries: Vec::new(),
+            access: RegistryAccess::default(),
             configured: false,
         }
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use toolgate_command::{CommandRunner, ConfinedProcess, OwnDirectory, StartedProcess};
 use toolgate_connect::PackageSettings;
-use toolgate_egress::{AddressClass, Dial, SystemDialer};
+use toolgate_egress::{AddressClass, Dial, SystemDialer, UpstreamProxy};
 use toolgate_packages::{
     InstallRequest, InstallSandbox, InstallStep, PACKAGE_PATH, PackageError, PackageStore, PulledImage,
-    SCRATCH_PATH, StagedPackage, StepOutput, UserConfig, install,
+    RegistryAccess, SCRATCH_PATH, StagedPackage, StepOutput, UserConfig, install,
 };
 use toolgate_sandbox::{PROXY_PORT, ResourceLimits, refused_place};
 use toolgate_types::StateKey;
@@ -37,7 +37,7 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 const CONFIG_FILES: [&str; 4] = [".npmrc", ".config/pip", ".pip", ".config/uv"];
 
 /// Variables that name a file which package managers read.
-const FILE_VARIABLES: [&str; 12] = [
+const FILE_VARIABLES: [&str; 14] = [
     "NPM_CONFIG_USERCONFIG",
     "npm_config_userconfig",
     "NPM_CONFIG_CAFILE",
@@ -48,12 +48,14 @@ const FILE_VARIABLES: [&str; 12] = [
     "PIP_CLIENT_CERT",
     "UV_CONFIG_FILE",
     "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "SSL_CLIENT_CERT",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
 ];
 
 /// Variables that configure registries and certificates. Others of npm, pip and uv name directories to write to, or turn protections off.
-const CONFIG_VARIABLES: [&str; 24] = [
+const CONFIG_VARIABLES: [&str; 23] = [
     "NPM_CONFIG_REGISTRY",
     "npm_config_registry",
     "NPM_CONFIG_STRICT_SSL",
@@ -76,7 +78,6 @@ const CONFIG_VARIABLES: [&str; 24] = [
     "UV_SYSTEM_CERTS",
     "UV_HTTP_TIMEOUT",
     "NETRC",
-    "SSL_CERT_DIR",
     "PIP_USE_FEATURE",
 ];
 
@@ -137,45 +138,101 @@ impl PackageInstaller {
         install(store, &request, self)
     }
 
-    /// The entries of an allowlist for a registry. A name that leads to private addresses gets entries for these: the person configured it.
-    fn entries(&self, url: &str) -> Vec<String> {
-        let Some((host, port)) = authority(url) else { return Vec::new() };
+    /// The entries of an allowlist for the registries of a step, and for the hosts of their archives.
+    fn network(&self, access: &RegistryAccess) -> Vec<String> {
+        let mut network: Vec<String> = Vec::new();
+        let mut add = |entries: Vec<String>| {
+            for entry in entries {
+                if !network.contains(&entry) {
+                    network.push(entry);
+                }
+            }
+        };
+        let mut is_private = false;
+        for url in &access.registries {
+            let (own, private) = self.entries(url);
+            is_private |= !private.is_empty();
+            add(own);
+            add(private);
+        }
+        for url in &access.archives {
+            let (own, private) = self.entries(url);
+            // An index of the internet does not name a host of this network.
+            if private.is_empty() || is_private {
+                add(own);
+                add(private);
+            }
+        }
+        network
+    }
+
+    /// The entries for the host of a URL, and those for its private addresses: the person configured it.
+    fn entries(&self, url: &str) -> (Vec<String>, Vec<String>) {
+        let Some((host, port)) = authority(url) else { return Default::default() };
         let entry = |host: &str| match port {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        let mut entries = vec![entry(&host)];
-        if host == "localhost" || host.parse::<IpAddr>().is_ok() {
-            return entries;
-        }
-        let may_need_entry = |class: AddressClass| {
-            !matches!(class, AddressClass::Public | AddressClass::Metadata | AddressClass::Never)
+        let needs_entry = |address: &IpAddr| {
+            !matches!(
+                AddressClass::of(*address),
+                AddressClass::Public | AddressClass::Metadata | AddressClass::Never
+            )
         };
-        for address in self.dialer.resolve(&host).unwrap_or_default() {
-            if may_need_entry(AddressClass::of(address)) {
-                entries.push(match address {
-                    IpAddr::V4(address) => entry(&address.to_string()),
-                    IpAddr::V6(address) => entry(&format!("[{address}]")),
-                });
+        let of_address = |address: IpAddr| match address {
+            IpAddr::V4(address) => entry(&address.to_string()),
+            IpAddr::V6(address) => entry(&format!("[{address}]")),
+        };
+        let plain = host.trim_matches(['[', ']']);
+        if let Ok(address) = plain.parse::<IpAddr>() {
+            return (
+                vec![entry(&host)],
+                needs_entry(&address).then(|| of_address(address)).into_iter().collect(),
+            );
+        }
+        let private = match host.as_str() {
+            "localhost" => vec![entry(&host)],
+            _ => {
+                let addresses = self.dialer.resolve(&host).unwrap_or_default();
+                addresses.into_iter().filter(needs_entry).map(of_address).collect()
+            }
+        };
+        (vec![entry(&host)], private)
+    }
+
+    /// The proxy in front of the registries.
+    fn upstream(&self, access: &RegistryAccess) -> Option<UpstreamProxy> {
+        let url = access.proxy.as_deref()?;
+        let parsed = UpstreamProxy::parse(url, access.no_proxy.clone());
+        parsed.map_err(|error| (self.report)(&format!("{error}, so it is not used"))).ok()
+    }
+
+    /// The files of the person's configuration that a step sees, and those that these name.
+    fn shown_files(&self, step: &InstallStep) -> Vec<PathBuf> {
+        if !step.configured {
+            return Vec::new();
+        }
+        let named = step.access.files.iter().filter(|path| refused_place(path).is_none() && exists(path));
+        let mut files = self.user.files.clone();
+        for path in named {
+            if !files.contains(path) {
+                files.push(path.clone());
             }
         }
-        entries
+        files
     }
 
     fn process(&self, step: &InstallStep, own: Vec<OwnDirectory>) -> ConfinedProcess {
         let mut words = step.command.iter();
         let program = words.next().cloned().unwrap_or_default();
-        let mut network: Vec<String> = Vec::new();
-        for entry in step.registries.iter().flat_map(|url| self.entries(url)) {
-            if !network.contains(&entry) {
-                network.push(entry);
-            }
-        }
+        let network = self.network(&step.access);
         let mut environment = step.environment.clone();
         environment.push(("XDG_CACHE_HOME".to_owned(), format!("{SCRATCH_PATH}/cache")));
         if step.configured {
             environment.extend(self.user.variables.iter().cloned());
-            // The configuration may name a proxy; from the sandbox, only its own can be reached.
+        }
+        if step.configured && !network.is_empty() {
+            // The configuration may name a proxy; from the sandbox, only its own can be reached, which then uses that one.
             let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
             let variables =
                 [("npm_config_proxy", &proxy), ("npm_config_https_proxy", &proxy), ("PIP_PROXY", &proxy)];
@@ -190,8 +247,9 @@ impl PackageInstaller {
             directory: None,
             mounts: Vec::new(),
             environment,
+            upstream: self.upstream(&step.access).filter(|_| !network.is_empty()),
             network,
-            read: if step.configured { self.user.files.clone() } else { Vec::new() },
+            read: self.shown_files(step),
             limits: Some(self.limits),
             own,
             host_paths: false,

@@ -83,6 +83,7 @@ impl ServerLauncher for SandboxLauncher {
             host_paths: process.host_paths,
             log: process.log.as_deref().map(server_log::appender),
             network: process.network.clone(),
+            upstream: None,
             read: process.read.clone(),
             limits: Some(limits(process.limits, means.limits.long_lived())),
         })?;

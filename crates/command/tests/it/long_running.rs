@@ -22,6 +22,7 @@ fn shell(line: &str) -> ConfinedProcess {
         mounts: vec![("@project".to_owned(), true)],
         environment: Vec::new(),
         network: Vec::new(),
+        upstream: None,
         read: Vec::new(),
         limits: None,
         own: Vec::new(),

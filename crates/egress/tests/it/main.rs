@@ -21,3 +21,4 @@ mod plain_tunnel;
 mod addresses;
 mod transfer;
 mod curl;
+mod upstream;

@@ -202,6 +202,7 @@ impl Server {
             mounts: vec![("@project".to_owned(), true)],
             environment: Vec::new(),
             network: Vec::new(),
+            upstream: None,
             read: Vec::new(),
             limits: None,
             own: Vec::new(),
