@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import urllib.parse
 
 import httpx2
 from mcp import Client
@@ -156,6 +157,89 @@ class Login(OAuthTest):
         _, errors = process.communicate(last + "\n", timeout=PATIENCE)
         self.assertEqual(process.returncode, 0, errors)
         self.assertEqual(self.gate("call", "tracker__whoami")[1].strip(), "alice")
+
+
+class Attacks(OAuthTest):
+    """What a page in the browser, a network or another authorization server may try on the way."""
+
+    def begin(self):
+        """A login that waits for its response, and the address for the browser."""
+        process = self.start("mcp", "login", "tracker", "--no-browser", "--json")
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith(self.issuer.url):
+                return process, line.strip()
+        raise AssertionError("no address")
+
+    def response(self, url):
+        """The address of the response, which is not requested; None where the authorization server answers with a page."""
+        with httpx2.Client(cookies={"account": "alice"}, timeout=PATIENCE) as browser:
+            while True:
+                answer = browser.get(url)
+                if "location" not in answer.headers:
+                    return None
+                url = str(answer.url.join(answer.headers["location"]))
+                if url.startswith("http://127.0.0.1") and "/callback" in url.split("?")[0]:
+                    return url
+
+    @staticmethod
+    def changed(url, **parameters):
+        """The same address with other parameters; None leaves one out."""
+        parts = urllib.parse.urlsplit(url)
+        query = dict(urllib.parse.parse_qsl(parts.query)) | parameters
+        query = {name: value for name, value in query.items() if value is not None}
+        return urllib.parse.urlunsplit(parts._replace(query=urllib.parse.urlencode(query)))
+
+    def fails(self, process, *words):
+        printed, errors = process.communicate(timeout=PATIENCE)
+        self.assertNotEqual(process.returncode, 0, printed + errors)
+        for word in words:
+            self.assertIn(word, printed + errors)
+        self.assertEqual(self.tokens(), [])
+
+    def test_a_response_that_names_another_authorization_server_or_none_is_refused(self):
+        node = NODE if NODE.exists() else shutil.which("node")
+        other = Program(str(node), str(HERE.parent / "node/oidc.mjs"), str(NPM), "3600")
+        self.addCleanup(other.close)
+        for named in (other.url, None):
+            with self.subTest(named):
+                process, url = self.begin()
+                response = self.response(url)
+                self.assertEqual(dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(response).query))["iss"], self.issuer.url)
+                httpx2.get(self.changed(response, iss=named))
+                self.fails(process, "as its authorization server, not")
+
+    def test_the_response_goes_to_the_address_of_this_login_and_to_no_other(self):
+        process, url = self.begin()
+        # The authorization server knows the address that was registered, and gives a code to no other.
+        for elsewhere in ("http://127.0.0.1:9/stolen", "https://evil.example/callback"):
+            self.assertIsNone(self.response(self.changed(url, redirect_uri=elsewhere)))
+        # A response with a state that is not of this login changes nothing.
+        response = self.response(url)
+        httpx2.get(self.changed(response, state="x" * 43))
+        httpx2.get(response)
+        printed, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, printed + errors)
+        self.assertEqual(self.gate("call", "tracker__whoami")[1].strip(), "alice")
+
+    def test_a_login_without_its_challenge_gets_no_token(self):
+        for without in ({"code_challenge": None, "code_challenge_method": None}, {"code_challenge_method": "plain"}):
+            with self.subTest(str(without)):
+                process, url = self.begin()
+                response = self.response(self.changed(url, **without))
+                self.assertIn("error=invalid_request", response)
+                httpx2.get(response)
+                self.fails(process, "invalid_request")
+
+    def test_a_code_of_another_login_gets_no_token(self):
+        (one, url), (other, other_url) = self.begin(), self.begin()
+        stolen = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.response(other_url)).query))["code"]
+        httpx2.get(self.changed(self.response(url), code=stolen))
+        self.fails(one, "invalid_grant")
+        other.terminate()
+        other.communicate(timeout=PATIENCE)
 
 
 class Rotation(OAuthTest):
