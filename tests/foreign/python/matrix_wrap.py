@@ -98,7 +98,8 @@ class Wrapped(unittest.TestCase):
         self.assertEqual(wrapped.returncode, 0, wrapped.stdout + wrapped.stderr)
         servers = json.loads(self.file.read_text())["mcpServers"]
         self.assertEqual(list(servers), ["toolgate"])
-        # Before the client has written anything: byte for byte.
+        # Used by a client that leaves the file alone: byte for byte.
+        self.use(servers["toolgate"])
         unwrapped = self.toolgate("mcp", "unwrap", "--client", "claude-code", "--yes")
         self.assertEqual(unwrapped.returncode, 0, unwrapped.stderr)
         self.assertEqual(self.file.read_text(), self.before)
@@ -111,12 +112,49 @@ class Wrapped(unittest.TestCase):
         called = [(record["tool"]["name"], record["decision"]) for record in map(json.loads, records)]
         # The client lists resources of the gate as well.
         called = [call for call in called if "__" in call[0]]
-        self.assertEqual(called, [("filesystem__read_text_file", "ALLOWED"), ("time__convert_time", "ALLOWED")])
+        read, converted = ("filesystem__read_text_file", "ALLOWED"), ("time__convert_time", "ALLOWED")
+        self.assertEqual(called, [read, read, converted])
         # The client keeps its own notes in the file: they stay, and the servers are back.
-        changed = json.loads(self.file.read_text())
+        written = self.file.read_text()
+        changed = json.loads(written)
         unwrapped = self.toolgate("mcp", "unwrap", "--client", "claude-code", "--yes")
         self.assertEqual(unwrapped.returncode, 0, unwrapped.stderr)
         after = json.loads(self.file.read_text())
         self.assertEqual(after["mcpServers"], json.loads(self.before)["mcpServers"])
         self.assertEqual({**after, "mcpServers": 0}, {**changed, "mcpServers": 0})
+        self.assertEqual(self.around_servers(self.file.read_text()), self.around_servers(written))
+        # Used by nobody: byte for byte.
+        self.file.write_text(self.before)
+        for command in ("wrap", "unwrap"):
+            done = self.toolgate("--trust", "autonomous", "mcp", command, "--client", "claude-code", "--yes")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.file.read_text(), self.before)
         print("wrap of five servers, two calls through the gate, unwrap: the file is as it was", flush=True)
+
+    def use(self, entry):
+        """A call through the entry that the client has, which ends with its input."""
+        about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wrap", "version": "1"}}
+        call = {"name": "filesystem__read_text_file", "arguments": {"path": str(self.home / "notes/list.txt")}}
+        messages = [
+            {"id": 1, "method": "initialize", "params": about},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": call},
+        ]
+        lines = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+        with subprocess.Popen(
+            [entry["command"], *entry["args"]], cwd=self.project, env=self.environment | entry.get("env", {}),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        ) as gate:  # fmt: skip
+            gate.stdin.write(lines)
+            gate.stdin.flush()
+            answer = next(line for line in gate.stdout if json.loads(line).get("id") == 2)
+            gate.stdin.close()
+        self.assertIn("apples", answer)
+
+    @staticmethod
+    def around_servers(text):
+        """The file without the value of `mcpServers`, byte for byte."""
+        before, _, rest = text.partition('"mcpServers":')
+        value = rest.lstrip()
+        _, end = json.JSONDecoder().raw_decode(value)
+        return before, value[end:]
