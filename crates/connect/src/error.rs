@@ -80,6 +80,21 @@ impl ConnectError {
         Self::pins(server, error)
     }
 
+    /// Why, for callers: in the gate's own words, since the reason may quote the server.
+    pub(crate) fn public_reason(&self) -> String {
+        let fixed = match self {
+            Self::Launch { code: ErrorCode::CommandNotFound, .. } => "its program is not there",
+            Self::Launch { .. } => "it could not be started",
+            Self::Startup { seconds } => return format!("it was not ready within {seconds} seconds"),
+            Self::Protocol { .. } => "it did not answer as a server does",
+            Self::Ended { .. } => "it ended",
+            Self::LoginRequired { .. } => "it needs a login",
+            Self::Http { .. } => "the connection cannot be made",
+            Self::Name { .. } | Self::Pins { .. } | Self::NotOffered { .. } => "its tools cannot be checked",
+        };
+        fixed.to_owned()
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {

@@ -48,9 +48,10 @@ fn unusable_tool(server: &UnusableServer, name: &str, own_name: &str) -> Option<
         timeout: None,
         suspended: None,
     };
-    let failure =
-        Failure::new(ErrorCode::ServerUnavailable, format!("the server `{}` is not running", server.name))
-            .help("go on without this tool; the operator is told more")
-            .operator_note(format!("mcp server `{}`: {}", server.name, server.problem.message));
+    let message =
+        format!("the server `{}` is not running: it is not installed or not configured", server.name);
+    let failure = Failure::new(ErrorCode::ServerUnavailable, message)
+        .help("go on without this tool; the operator is told more")
+        .operator_note(format!("mcp server `{}`: {}", server.name, server.problem.message));
     Some(AbsentTool { spec, failure })
 }

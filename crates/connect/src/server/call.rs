@@ -99,8 +99,10 @@ impl Server {
         match settled.as_deref() {
             Ok(ServerState::Ready(connection)) => Ok(Arc::clone(connection)),
             Ok(ServerState::Down { login: Some(need), .. }) => Err(self.login_failure(need, None)),
-            Ok(ServerState::Down { reason, said, .. }) => Err(self.unavailable(reason, said.as_deref())),
-            _ => Err(self.unavailable("it was stopped", None)),
+            Ok(ServerState::Down { reason, public, said, .. }) => {
+                Err(self.unavailable(reason, Some(public), said.as_deref()))
+            }
+            _ => Err(self.unavailable("it was stopped", None, None)),
         }
     }
 
@@ -288,19 +290,24 @@ impl Server {
         match &*self.state.borrow() {
             ServerState::Ready(connection) if !connection.is_closed() => None,
             ServerState::Down { login: Some(need), .. } => Some(self.login_failure(need, None)),
-            ServerState::Down { reason, said, .. } => Some(self.unavailable(reason, said.as_deref())),
+            ServerState::Down { reason, public, said, .. } => {
+                Some(self.unavailable(reason, Some(public), said.as_deref()))
+            }
             ServerState::Ready(_) | ServerState::Starting => {
                 let error = locked(&self.last_error).clone();
-                Some(self.unavailable(error.as_deref().unwrap_or("it is being started"), None))
+                let reason = error.as_deref().unwrap_or("it is being started");
+                Some(self.unavailable(reason, Some("it is being started"), None))
             }
         }
     }
 
-    pub(super) fn unavailable(&self, reason: &str, said: Option<&str>) -> Failure {
-        let failure =
-            Failure::new(ErrorCode::ServerUnavailable, format!("the server `{}` is not running", self.name))
-                .help("try again later, or go on without this tool; the operator is told more")
-                .operator_note(format!("mcp server `{}`: {reason}", self.name));
+    /// `reason` is for the operator, and may quote the server; `public` is for the caller.
+    pub(super) fn unavailable(&self, reason: &str, public: Option<&str>, said: Option<&str>) -> Failure {
+        let public = public.map(|public| format!(": {public}")).unwrap_or_default();
+        let message = format!("the server `{}` is not running{public}", self.name);
+        let failure = Failure::new(ErrorCode::ServerUnavailable, message)
+            .help("try again later, or go on without this tool; the operator is told more")
+            .operator_note(format!("mcp server `{}`: {reason}", self.name));
         match said {
             Some(said) => failure.terminal_note(said),
             None => failure,

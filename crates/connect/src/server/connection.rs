@@ -190,14 +190,15 @@ pub(super) async fn open(
             };
             match opened {
                 Ok(opened) => Ok(opened),
-                Err(ConnectError::Protocol { reason }) => {
-                    let how = wait_for_exit(&process, &ending).await;
-                    let error = ConnectError::Protocol { reason: explained(&reason, how.as_deref()) };
-                    Err(ConnectionFailure { error, last_stderr_line: last_line(&process.terminate().await) })
-                }
                 Err(error) => {
-                    process.terminate().await;
-                    Err(error.into())
+                    let error = match error {
+                        ConnectError::Protocol { reason } => {
+                            let how = wait_for_exit(&process, &ending).await;
+                            ConnectError::Protocol { reason: explained(&reason, how.as_deref()) }
+                        }
+                        error => error,
+                    };
+                    Err(ConnectionFailure { error, stderr_end: last_lines(&process.terminate().await) })
                 }
             }
         }
@@ -371,20 +372,21 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
 /// Why the connection ended.
 pub(super) struct ConnectionFailure {
     pub(super) error: ConnectError,
-    /// The last line of the process's standard error. It may contain anything, call arguments included: it is shown to the operator, and not stored.
-    pub(super) last_stderr_line: Option<String>,
+    /// The last lines of the process's standard error. They may contain anything, call arguments included: they are shown to the operator, and not stored.
+    pub(super) stderr_end: Option<String>,
 }
 
 impl From<ConnectError> for ConnectionFailure {
     fn from(error: ConnectError) -> Self {
-        Self { error, last_stderr_line: None }
+        Self { error, stderr_end: None }
     }
 }
 
 impl fmt::Display for ConnectionFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.error)?;
-        self.last_stderr_line.as_ref().map_or(Ok(()), |said| write!(formatter, "; it last said: {said}"))
+        let last = self.stderr_end.as_ref().and_then(|said| said.lines().last());
+        last.map_or(Ok(()), |said| write!(formatter, "; it last said: {said}"))
     }
 }
 
@@ -394,16 +396,22 @@ pub(super) fn explained(reason: &str, how: Option<&str>) -> String {
     how.map_or(reason.clone(), |how| format!("{reason} ({})", escape_untrusted(how)))
 }
 
-/// The last non-empty line of a text.
-fn last_line(said: &str) -> Option<String> {
-    said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(escape_untrusted)
+/// How many lines of standard error explain a failure: the trace of an exception has its reason last.
+const MAX_STDERR_LINES: usize = 12;
+
+/// The last non-empty lines of a text, each escaped.
+fn last_lines(said: &str) -> Option<String> {
+    let lines = said.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
+    let lines: Vec<String> = lines.map(escape_untrusted).collect();
+    let end = lines.get(lines.len().saturating_sub(MAX_STDERR_LINES)..).unwrap_or_default();
+    (!end.is_empty()).then(|| end.join("\n"))
 }
 
-/// The exit status of a process that exited by itself, and its last line.
+/// The exit status of a process that exited by itself, and its last lines.
 #[derive(Default)]
 pub(super) struct ProcessExit {
     pub(super) exit_status: Option<String>,
-    pub(super) last_stderr_line: Option<String>,
+    pub(super) stderr_end: Option<String>,
 }
 
 /// Closes a connection and terminates its process.
@@ -417,5 +425,5 @@ pub(super) async fn close(
     let Some(process) = &connection.process else { return ProcessExit::default() };
     // A server whose input is closed cleans up and exits; a signal would interrupt that.
     let how = wait_for_exit(process, &connection.close_reason).await;
-    ProcessExit { exit_status: how, last_stderr_line: last_line(&Arc::clone(process).terminate().await) }
+    ProcessExit { exit_status: how, stderr_end: last_lines(&Arc::clone(process).terminate().await) }
 }

@@ -113,14 +113,17 @@ impl Server {
             Ok(Some(_)) => {}
             Ok(None) => return Err(self.login_failure(&LoginNeed::NoLogin, Some(caller))),
             Err(TokenFailure::Login(need)) => return Err(self.login_failure(&need, Some(caller))),
-            Err(error) => return Err(self.unavailable(&error.to_string(), None)),
+            Err(error) => return Err(self.unavailable(&error.to_string(), None, None)),
         }
         if let Some(open) = connection.as_ref().filter(|open| !open.is_closed()) {
             return Ok(Arc::clone(open));
         }
         let opened = self.open_for(&slot.tokens).await.map_err(|failure| match slot.tokens.need() {
             Some(need) => self.login_failure(&need, Some(caller)),
-            None => self.unavailable(&failure.error.to_string(), None),
+            None => {
+                let public = failure.error.public_reason();
+                self.unavailable(&failure.error.to_string(), Some(&public), None)
+            }
         })?;
         let open = Arc::clone(&opened.connection);
         *connection = Some(Arc::clone(&open));

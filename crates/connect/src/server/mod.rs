@@ -85,7 +85,9 @@ pub(crate) enum ServerState {
     Down {
         /// The reason.
         reason: String,
-        /// The last line of its standard error, which is not stored.
+        /// The reason for callers, in the gate's own words.
+        public: String,
+        /// The end of its standard error, which is not stored.
         said: Option<String>,
         /// Whether there will be no more retries.
         given_up: bool,

@@ -55,6 +55,7 @@ impl Drop for SupervisorGuard<'_> {
     fn drop(&mut self) {
         self.0.state.send_replace(ServerState::Down {
             reason: "it was stopped".to_owned(),
+            public: "it was stopped".to_owned(),
             said: None,
             given_up: true,
             login: None,
@@ -105,12 +106,13 @@ impl Server {
         login_before: Option<[i64; 4]>,
     ) {
         self.report_failure(&over.to_string());
-        let (reason, said, given_up) = (over.error.to_string(), over.last_stderr_line, over.error.is_final());
+        let (reason, public) = (over.error.to_string(), over.error.public_reason());
+        let (said, given_up) = (over.stderr_end, over.error.is_final());
         let is_login_required = matches!(over.error, ConnectError::LoginRequired { .. });
         let login = self.login_need().filter(|_| is_login_required);
         // After a single failure the server is back in a moment; calls wait for that.
         let state = if failures > 1 || given_up {
-            ServerState::Down { reason, said, given_up, login: login.clone() }
+            ServerState::Down { reason, public, said, given_up, login: login.clone() }
         } else {
             ServerState::Starting
         };
@@ -182,7 +184,7 @@ impl Server {
         let reason =
             connection.close_reason.reason().unwrap_or_else(|| "the connection was closed".to_owned());
         let error = ConnectError::Ended { reason: explained(&reason, how.as_deref()) };
-        ConnectionFailure { error, last_stderr_line: last.last_stderr_line }
+        ConnectionFailure { error, stderr_end: last.stderr_end }
     }
 
     async fn refresh_list(

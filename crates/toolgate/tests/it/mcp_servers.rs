@@ -203,6 +203,62 @@ fn what_a_server_leaves_under_protected_names_is_taken_away_and_told_whatever_it
     assert!(place.workspace.join("notes.txt").exists());
 }
 
+/// Beside the fixture's server one that fails with an explanation, as interpreters give it.
+fn place_with_broken_server() -> CliFixture {
+    let (place, _) = place();
+    place.write("tools/broken.py", "import sys\nfor line in ('Traceback:', '  in main', 'no module named pears'):\n    print(line, file=sys.stderr, flush=True)\nsys.exit(3)\n");
+    let config = std::fs::read_to_string(place.scratch.path().join("toolgate.yaml")).unwrap();
+    let broken =
+        "  broken: {command: python3, args: [/mnt/tools/broken.py], mounts: [\"@tools\"], class: read}\n";
+    place.write("toolgate.yaml", &format!("{config}{broken}"));
+    place
+}
+
+#[test]
+fn a_server_that_never_comes_up_is_explained_to_the_person_and_named_to_the_caller() {
+    let place = place_with_broken_server();
+    let run = |arguments: &[&str]| {
+        let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+        let output = command.args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, listed, _) = run(&["mcp", "list"]);
+    assert_eq!(code, 1, "{listed}");
+    assert!(listed.contains("t                ready"), "{listed}");
+    let lines = ["Traceback:", "  in main", "no module named pears"];
+    for line in lines {
+        assert!(listed.contains(&format!("stderr: {line}\n")), "{line}: {listed}");
+    }
+    assert_eq!(run(&["mcp", "list", "t"]).0, 0);
+    let (code, answered, said) = run(&["call", "broken__anything", "{}", "-v"]);
+    assert_eq!(code, 1, "{said}");
+    for line in lines {
+        assert!(said.contains(line) && !answered.contains(line), "{line}: {answered}{said}");
+    }
+    assert!(answered.contains("server_unavailable"), "{answered}");
+    assert!(
+        answered.contains("the server `broken` is not running: it did not answer as a server does"),
+        "{answered}"
+    );
+}
+
+#[test]
+fn what_a_server_writes_is_followed_from_before_its_first_line() {
+    let place = place_with_broken_server();
+    let mut following = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+    let pipes = following.args(["mcp", "logs", "broken", "-f"]).stdout(Stdio::piped());
+    let mut following = pipes.spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines().map(Result::unwrap);
+    for _ in 0..2 {
+        assert_eq!(place.call("broken__anything", &json!({})).0, 1);
+        assert!(lines.by_ref().any(|line| line == "no module named pears"));
+    }
+    // It ends with its reader.
+    drop(lines);
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_dead_server_takes_nothing_else_with_it() {
     let (place, _) = place();

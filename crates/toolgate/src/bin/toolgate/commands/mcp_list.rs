@@ -11,7 +11,7 @@ use toolgate_types::{ToolClass, Trust};
 
 use super::{close_servers, mcp_login, named_servers, print, print_json, serving_runtime};
 use crate::arguments::GlobalOptions;
-use crate::exit::{CliError, SUCCESS};
+use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
@@ -28,7 +28,9 @@ pub(crate) fn run(common: &GlobalOptions, server: Option<&str>) -> Result<u8, Cl
             "no server is declared: write `mcp_servers:` in toolgate.yaml, or run `toolgate mcp import FILE`",
         );
     }
-    Ok(SUCCESS)
+    // For scripts: a server that was declared, and cannot be used.
+    let failed = rows.iter().any(|row| !row.is_fine());
+    Ok(if failed { TOOL_ERROR } else { SUCCESS })
 }
 
 /// Starts these servers once, shows how they are, and returns those that are ready, or disabled on purpose.
@@ -44,8 +46,7 @@ pub(super) fn ready_servers(
     for row in rows.iter().filter(|row| mcp_login::is_waiting_for_login(&row.state)) {
         warn(&format!("`{0}` needs a login; run `toolgate mcp login {0}`", row.name));
     }
-    let is_fine = |row: &ServerRow| row.state == HealthState::Ready.as_str() || row.state == "disabled";
-    Ok(rows.into_iter().filter(is_fine).map(|row| row.name).collect())
+    Ok(rows.into_iter().filter(ServerRow::is_fine).map(|row| row.name).collect())
 }
 
 fn rows(
@@ -119,6 +120,11 @@ impl ServerRow {
             login: (mcp_login::login_line(settings, config), mcp_login::login_value(settings, config)),
             left_out: found.map(|found| found.rejected_tools.clone()).unwrap_or_default(),
         }
+    }
+
+    /// Whether it is ready, or disabled on purpose.
+    fn is_fine(&self) -> bool {
+        self.state == HealthState::Ready.as_str() || self.state == "disabled"
     }
 
     fn text(&self) -> String {
