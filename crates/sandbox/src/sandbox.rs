@@ -144,6 +144,14 @@ impl Sandbox {
         self.find_in(&self.system, program)
     }
 
+    /// Whether a command that is shown these paths besides the system finds this program: one named by its path has to be among them.
+    #[must_use]
+    pub fn shows_program(&self, program: &OsStr, read: &[PathBuf]) -> bool {
+        let Ok(of_its_own) = self.view_with(read) else { return false };
+        let system = of_its_own.as_ref().unwrap_or(&self.system);
+        self.find_in(system, program).is_some_and(|place| is_program(&place) && system.shows(&place))
+    }
+
     fn find_in(&self, system: &SystemView, program: &OsStr) -> Option<PathBuf> {
         if program.as_bytes().contains(&b'/') {
             return Some(PathBuf::from(program));

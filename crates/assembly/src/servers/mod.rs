@@ -36,7 +36,7 @@ use sandbox_launcher::{LaunchContext, SandboxLauncher};
 pub use server_log::last_lines;
 pub use server_login::{LoginState, ServerLogin};
 pub use server_settings::{UnusableServer, declared_servers};
-pub use server_state::{ServerStatePaths, package_problem};
+pub use server_state::{ServerStatePaths, start_problem};
 
 use crate::error::BuildError;
 use crate::gate_builder;

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use toolgate_command::{CommandRunner, ConfinedProcess, LongRunningProcess, OwnDirectory, size_of_tree};
+use toolgate_command::{CommandRunner, ConfinedProcess, LongRunningProcess, OwnDirectory};
 use toolgate_connect::{
     HomeSettings, LaunchedServer, PackageSettings, ProcessSettings, RunningProcess, ServerLauncher,
 };
@@ -19,6 +18,7 @@ use toolgate_packages::{Installed, PACKAGE_PATH, PackageError, PackageStore};
 use toolgate_sandbox::ResourceLimits;
 use toolgate_types::{CallId, ErrorCode, Failure, StateKey};
 
+use super::server_state::full_home;
 use super::{container, server_log};
 use crate::ambient::{HostEnvironment, open_directory, open_private_directory};
 
@@ -154,13 +154,8 @@ impl Belongings {
             let _ = opened.create_dir_all(below.trim_start_matches('/'));
         }
         let directory = open_directory(&home.directory).map_err(cannot)?;
-        let size = size_of_tree(directory.as_fd(), home.max_bytes);
-        if size.is_none_or(|size| size > home.max_bytes) {
-            let message = format!(
-                "its home directory `{}` holds more than the {} bytes that it may; remove what it does not need, or raise `limits.home_size`",
-                home.directory.display(),
-                home.max_bytes
-            );
+        if let Some((message, help)) = full_home(home, &directory) {
+            let message = format!("{message}; {help}");
             return Err(Failure::new(ErrorCode::NotPermitted, message));
         }
         self.own.push(OwnDirectory {

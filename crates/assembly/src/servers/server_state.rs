@@ -3,15 +3,19 @@
 //! Each belongs to a configuration, a name and a program together: another configuration with a server of the same name gets neither the files nor the
 //! package of this one, and neither does another program under the same name.
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
+use toolgate_command::size_of_tree;
 use toolgate_connect::{HomeSettings, PackageSettings};
 use toolgate_manifest::{ServerConfig, ServerProcessConfig, ServerTransport};
 use toolgate_packages::{PackageError, PackageStore};
 use toolgate_types::digest::Sha256Hasher;
 
 use super::container;
-use crate::ambient::{exists, real_path};
+use super::container_process::ContainerEngine;
+use crate::ambient::{exists, open_directory, real_path};
 use crate::gate_builder::{HOMES, PACKAGES, SERVER_LOGS};
 use crate::settings::Settings;
 use crate::state_dir;
@@ -47,9 +51,35 @@ impl ServerStatePaths {
     }
 }
 
-/// What a start of a server's package would say, and what to do about it; `None` if it is installed as it is declared.
+/// What a start of a server would say that can be known without one, and what to do about it.
 #[must_use]
-pub fn package_problem(settings: &Settings, server: &ServerConfig) -> Option<(String, String)> {
+pub fn start_problem(settings: &Settings, server: &ServerConfig) -> Option<(String, String)> {
+    let ServerTransport::Process(process) = &server.transport else { return None };
+    let engine = container::is_image(process).then(|| ContainerEngine::find(&settings.environment).err());
+    if let Some(missing) = engine.flatten() {
+        return Some((missing, "install one, or disable the server".to_owned()));
+    }
+    let home = || {
+        let home = home(settings, &server.name.value, process).filter(|home| exists(&home.directory))?;
+        let directory = open_directory(&home.directory).ok()?;
+        full_home(&home, &directory).map(|(message, help)| (message, help.to_owned()))
+    };
+    package_problem(settings, server).or_else(home)
+}
+
+/// Why a home directory that holds too much is not used, and what to do about it.
+pub(super) fn full_home(home: &HomeSettings, directory: &File) -> Option<(String, &'static str)> {
+    let size = size_of_tree(directory.as_fd(), home.max_bytes);
+    let is_full = size.is_none_or(|size| size > home.max_bytes);
+    let (place, most) = (home.directory.display(), home.max_bytes);
+    is_full.then(|| {
+        let message = format!("its home directory `{place}` holds more than the {most} bytes that it may");
+        (message, "remove what it does not need, or raise `limits.home_size`")
+    })
+}
+
+/// What a start of a server's package would say, and what to do about it; `None` if it is installed as it is declared.
+fn package_problem(settings: &Settings, server: &ServerConfig) -> Option<(String, String)> {
     let package = ServerStatePaths::of(settings, server)?.package?;
     let said = |error: &PackageError| Some((error.to_string(), error.help(&package.server)));
     // Without an installation there may be no key either, and none is made for a look.

@@ -165,6 +165,12 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
         }
         None => None,
     };
+    for option in package.iter().flat_map(|package| &package.dropped) {
+        taking.notes.push(format!(
+            "`{}` is not taken over: the package is installed for the interpreter of this machine",
+            shown(option)
+        ));
+    }
     let known = package.as_ref().and_then(|package| known_server(package.spec.name()));
     if let Some((package, other)) =
         package.as_ref().and_then(|package| Some((package.spec.name(), resembles(package.spec.name())?)))

@@ -12,6 +12,8 @@ pub(super) struct PackageCommand {
     pub(super) program: Option<String>,
     /// What the program is given.
     pub(super) arguments: Vec<String>,
+    /// Options that are not taken over, and would have changed what runs.
+    pub(super) dropped: Vec<String>,
 }
 
 /// A launcher, and the options that it understands.
@@ -19,8 +21,8 @@ struct Launcher {
     registry: PackageRegistry,
     /// Options without a value, which change nothing once the package is installed.
     ignored: &'static [&'static str],
-    /// Options whose value changes nothing either.
-    ignored_values: &'static [&'static str],
+    /// Options whose value is not taken over: a package runs with the interpreter that is there.
+    dropped_values: &'static [&'static str],
     /// Options that name the package; the first other word is then its program.
     package: &'static [&'static str],
     /// Options that name further packages.
@@ -30,7 +32,7 @@ struct Launcher {
 const NPX: Launcher = Launcher {
     registry: PackageRegistry::Npm,
     ignored: &["-y", "--yes", "-q", "--quiet", "--prefer-offline", "--prefer-online", "--bun", "--silent"],
-    ignored_values: &[],
+    dropped_values: &[],
     package: &["-p", "--package"],
     with: &[],
 };
@@ -47,7 +49,7 @@ const UVX: Launcher = Launcher {
         "--upgrade",
         "--native-tls",
     ],
-    ignored_values: &["-p", "--python"],
+    dropped_values: &["-p", "--python"],
     package: &["--from"],
     with: &["-w", "--with"],
 };
@@ -55,7 +57,7 @@ const UVX: Launcher = Launcher {
 const PIPX: Launcher = Launcher {
     registry: PackageRegistry::Pypi,
     ignored: &["-q", "--quiet", "--no-cache"],
-    ignored_values: &["--python"],
+    dropped_values: &["--python"],
     package: &["--spec"],
     with: &["--with"],
 };
@@ -80,7 +82,7 @@ pub(super) fn package_command(program: &str, words: &[String]) -> Option<Result<
 
 impl Launcher {
     fn read(&self, words: &[String]) -> Result<PackageCommand, String> {
-        let (mut named, mut with) = (Vec::new(), Vec::new());
+        let (mut named, mut with, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
         let mut words = words.iter();
         let first = loop {
             let word = words.next().ok_or("it names no package")?;
@@ -97,7 +99,7 @@ impl Launcher {
             if self.ignored.contains(&option) {
                 continue;
             }
-            let takes = self.ignored_values.iter().chain(self.package).chain(self.with);
+            let takes = self.dropped_values.iter().chain(self.package).chain(self.with);
             if !takes.clone().any(|known| *known == option) {
                 return Err(format!("its option `{}` has no counterpart", shown(option)));
             }
@@ -106,6 +108,8 @@ impl Launcher {
                 named.push(value);
             } else if self.with.contains(&option) {
                 with.extend(value.split(',').map(str::to_owned));
+            } else {
+                dropped.push(format!("{option} {value}"));
             }
         };
         let arguments: Vec<String> = words.cloned().collect();
@@ -120,7 +124,7 @@ impl Launcher {
         let beside = named.chain(with.iter().map(|text| parse(text)));
         let with = beside.collect::<Result<Vec<_>, _>>()?;
         let program = program.filter(|program| program != spec.program());
-        Ok(PackageCommand { spec, with, program, arguments })
+        Ok(PackageCommand { spec, with, program, arguments, dropped })
     }
 }
 
@@ -165,6 +169,20 @@ mod tests {
             let (spec, _, found) = read(line).unwrap().unwrap();
             assert_eq!(spec.replace("  ", " "), expected.replace("  ", " "), "{line}");
             assert_eq!(found, arguments, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_would_change_what_runs_are_named() {
+        for (line, expected) in [
+            ("uvx --python 3.12 -q a", &["--python 3.12"][..]),
+            ("uvx -p=3.9 a", &["-p 3.9"]),
+            ("pipx run --python python3.13 a", &["--python python3.13"]),
+            ("uvx --refresh --with b a", &[]),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let read = package_command(&words[0], &words[1..]).unwrap().unwrap();
+            assert_eq!(read.dropped, expected, "{line}");
         }
     }
 

@@ -62,6 +62,25 @@ fn everything_that_a_configuration_names_is_checked() {
 }
 
 #[test]
+fn a_program_that_only_the_person_sees_is_told_beforehand() {
+    let place = CliFixture::new();
+    // Below `/dev/shm` or `/tmp` a directory cannot be shown at all.
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = elsewhere.path().join("server");
+    std::fs::copy("/bin/true", &program).unwrap();
+    let (shown, directory) = (program.display(), elsewhere.path().display());
+    let server = |more: &str| {
+        place
+            .write("toolgate.yaml", &format!("mcp_servers:\n  s: {{command: {shown}, class: read{more}}}\n"));
+        place.must(&["check"])
+    };
+    let said = server("");
+    assert!(said.contains(&format!("there is no program `{shown}` in the sandbox")), "{said}");
+    let said = server(&format!(", read: [{directory}]"));
+    assert!(said.contains("no problems") && !said.contains("warning"), "{said}");
+}
+
+#[test]
 fn a_server_does_not_read_past_a_mount() {
     let place = CliFixture::new();
     place.write("docs/deep/a.txt", "x");

@@ -211,4 +211,9 @@ fn without_an_engine_it_is_said_what_is_missing() {
     assert!(said.contains("`docker` is here, and does not answer: Cannot connect to the daemon"), "{said}");
     let said = only("/nowhere");
     assert!(said.contains("neither `docker` nor `podman` is in `PATH`"), "{said}");
+    // Beforehand, too.
+    let mut check = containers.place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+    let output = check.arg("check").env("PATH", "/nowhere").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("neither `docker` nor `podman` is in `PATH`"), "{said}");
 }

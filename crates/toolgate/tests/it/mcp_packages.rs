@@ -156,6 +156,9 @@ fn what_a_server_keeps_outlives_it_and_is_its_own() {
     packages.run(&["--config", config, "call", "keeper__fill", "{}"]);
     let (_, said) = packages.run(&["--config", config, "mcp", "list"]);
     assert!(said.contains("holds more than the 8388608 bytes that it may"), "{said}");
+    // Beforehand, too.
+    let (_, said) = packages.run(&["--config", config, "check"]);
+    assert!(said.contains("holds more than the 8388608 bytes that it may"), "{said}");
 }
 
 #[test]

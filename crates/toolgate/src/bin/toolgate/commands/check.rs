@@ -351,20 +351,21 @@ fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
 /// Servers whose program does not exist in the sandbox.
 fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> {
     let config = &settings.loaded.config;
-    let (packages, processes): (Vec<_>, Vec<_>) =
-        processes(config).partition(|process| process.package.is_some());
-    let packages = packages_not_ready(settings, &packages);
+    let processes: Vec<_> = processes(config).filter(|process| process.package.is_none()).collect();
+    let others = not_startable(settings);
     if processes.is_empty() {
-        return Ok(packages);
+        return Ok(others);
     }
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
-        return Ok(packages);
+        return Ok(others);
     };
     let is_there = |process: &&&ServerProcessConfig| {
         let program = Path::new(&process.program.value);
-        let found = sandbox.find_program(process.program.value.as_ref()).is_some_and(|place| exists(&place));
-        // A `read` directory has the same path inside the sandbox; a mount has another one.
-        found || program.starts_with("/mnt") || (program.is_absolute() && exists(program))
+        let read: Vec<PathBuf> =
+            process.read.iter().filter_map(|path| settings.resolve(&path.value).ok()).collect();
+        // A mount has another path in the sandbox, or its own one.
+        let in_mount = program.starts_with("/mnt") || (process.host_paths && exists(program));
+        in_mount || sandbox.shows_program(process.program.value.as_ref(), &read)
     };
     let missing = processes.iter().filter(|process| !is_there(process));
     let warning = |process: &&ServerProcessConfig| {
@@ -372,21 +373,17 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> 
         let help = "install it, or name it by its absolute path and its folder under `read`".to_owned();
         config.problem_at(&process.program, message, Some(help)).into()
     };
-    Ok(packages.into_iter().chain(missing.map(warning)).collect())
+    Ok(others.into_iter().chain(missing.map(warning)).collect())
 }
 
-/// Packages that are not installed as they are declared.
-fn packages_not_ready(settings: &Settings, processes: &[&ServerProcessConfig]) -> Vec<ConfigWarning> {
+/// What a start of each enabled server would say.
+fn not_startable(settings: &Settings) -> Vec<ConfigWarning> {
     let config = &settings.loaded.config;
-    let is_wanted = |server: &&ServerConfig| match &server.transport {
-        ServerTransport::Process(own) => processes.iter().any(|process| std::ptr::eq(*process, own.as_ref())),
-        ServerTransport::Remote(_) => false,
-    };
     let warning = |server: &ServerConfig| {
-        let (message, help) = servers::package_problem(settings, server)?;
+        let (message, help) = servers::start_problem(settings, server)?;
         Some(config.problem_at(&server.name, message, Some(help)).into())
     };
-    config.mcp_servers.iter().filter(is_wanted).filter_map(warning).collect()
+    config.mcp_servers.iter().filter(|server| !server.disabled).filter_map(warning).collect()
 }
 
 /// Programs of manifests that do not exist in the sandbox.
