@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use toolgate_policy::{FlowTarget, is_said_in};
+use toolgate_policy::FlowTarget;
 use toolgate_types::{SessionId, Sha256};
 
 /// More sessions are not remembered.
@@ -77,7 +77,7 @@ impl Endorsements {
         known.get(session).is_some_and(|known| {
             known.approved.contains(&approval_key(tool, target))
                 || known.words.iter().any(|words| target.is_said_in(words))
-                || known.answers.iter().any(|answer| answer.endorses(&target.value))
+                || known.answers.iter().any(|answer| answer.endorses(target))
         })
     }
 
@@ -91,9 +91,10 @@ impl Endorsements {
 }
 
 impl DirectoryAnswer {
-    fn endorses(&self, value: &str) -> bool {
+    fn endorses(&self, target: &FlowTarget) -> bool {
+        let value = &target.value;
         !self.asked.contains(&value.to_ascii_lowercase())
-            && self.values.iter().any(|known| known == value || is_said_in(value, known))
+            && self.values.iter().any(|known| known == value || target.is_text_in(known))
     }
 }
 

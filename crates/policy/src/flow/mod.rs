@@ -6,6 +6,7 @@
 //! question: [`judge`] looks at labels in one place, and only for whether all of them are there.
 //! A call that goes on after its answer counts as one of a session with all labels.
 
+mod identifiers;
 mod provenance;
 mod targets;
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use toolgate_types::{ArgumentRole, FlowDeclaration};
 
+use super::identifiers::{is_id_said_in, is_identifier, is_short_number};
 use super::provenance::{is_allowed_by, is_number_said_in, is_said_in};
 
 /// A call with more targets has one more that nothing endorses.
@@ -30,7 +31,22 @@ impl FlowTarget {
     /// Whether a person who wrote this text named the value.
     #[must_use]
     pub fn is_said_in(&self, text: &str) -> bool {
-        is_said_in(&self.value, text) || (self.is_number && is_number_said_in(&self.value, text))
+        self.is_text_in(text)
+            || (self.is_number && !self.is_short_id() && is_number_said_in(&self.value, text))
+    }
+
+    /// The same for a value as it is, without other forms of a number.
+    #[must_use]
+    pub fn is_text_in(&self, text: &str) -> bool {
+        match self.is_short_id() {
+            true => is_id_said_in(&self.value, &self.argument, text),
+            false => is_said_in(&self.value, text),
+        }
+    }
+
+    /// Whether it is a number of few digits that stands for something: a text of digits, or the value of an argument that is an identifier by its name.
+    fn is_short_id(&self) -> bool {
+        is_short_number(&self.value) && (!self.is_number || is_identifier(&self.argument))
     }
 }
 

@@ -228,3 +228,25 @@ fn too_many_targets_and_too_deep_ones_cannot_be_endorsed() {
     }
     assert_eq!(found(&[("to", target())], &[], &json!({"other": deep})), pairs(&[("other", "")]));
 }
+
+#[test]
+fn a_day_is_no_identifier() {
+    let target = |argument: &str, value: &str, is_number| FlowTarget {
+        argument: argument.to_owned(),
+        rule: "*".to_owned(),
+        value: value.to_owned(),
+        is_number,
+        is_configured: false,
+    };
+    let day = "What are we going to do on June 13, 2024, with 20 people?";
+    for (argument, value, is_number) in
+        [("file_id", "13", false), ("to", "2024", false), ("issue_number", "20", true), ("id", "20", true)]
+    {
+        assert!(!target(argument, value, is_number).is_said_in(day), "{argument} {value}");
+    }
+    // An amount is a number, and a long number is no common word.
+    assert!(target("amount", "20", true).is_said_in(day));
+    assert!(target("file_id", "13", false).is_said_in("Open file 13."));
+    assert!(target("issue_number", "20", true).is_said_in("Close issues 19 and 20."));
+    assert!(target("ticket", "20241", false).is_said_in("20241, please"));
+}
