@@ -21,6 +21,7 @@ mod lint;
 mod metadata;
 mod page;
 mod pictures;
+mod report_picture;
 mod steps;
 mod suite;
 mod tidy;
@@ -47,10 +48,10 @@ Usage: cargo xtask TASK
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
   bench           all benchmarks, with a table of their ratios to other programs
-  pictures        draw the pictures of the README from real runs, in docs/pictures
+  pictures        draw the pictures of the README and of the report of `eval` from real runs, in docs/pictures
   torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
   agentdojo       AgentDojo (PyPI) through the gate: no policy, an allowlist, the policies that came along
-  hostile [OPTIONS] a hundred thousand calls of a compromised model against the release binary
+  hostile [OPTIONS] 100,000 calls of a compromised model, in 10,000 sequences, against the release binary
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
 

@@ -1,11 +1,12 @@
-//! Draws the pictures of the README from real runs: `toolgate chat`, the same question in another client, and the page.
+//! Draws the pictures of the README from real runs: `toolgate chat`, the same question in another client, the report of
+//! `toolgate eval`, and the page.
 
 use std::path::Path;
 
 use crate::Fault;
 use crate::command::{cargo, program, root, succeed};
 use crate::metadata::Metadata;
-use crate::page;
+use crate::{page, report_picture};
 
 /// The other client, and the version that was tried.
 const CLIENT: &str = "@anthropic-ai/claude-code-linux-x64@2.1.197";
@@ -26,6 +27,7 @@ pub(crate) fn run() -> Result<(), Fault> {
         .arg(root()?.join("docs/pictures"))
         .arg(packages.join("node_modules/@anthropic-ai/claude-code-linux-x64/claude"));
     succeed(draw)?;
+    report_picture::draw(&target.join("debug/toolgate"), &packages)?;
     page::pictures()
 }
 

@@ -1,7 +1,7 @@
-//! A socket on loopback that nothing should reach.
+//! Sockets on loopback that nothing should reach: one for connections, and one for datagrams, such as the question for a name of a host.
 
 use std::io::{self, Read as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +15,7 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// A listening socket that remembers who came.
 pub(crate) struct Canary {
     address: SocketAddr,
+    datagrams: UdpSocket,
     seen: Arc<Mutex<Vec<String>>>,
     over: Arc<AtomicBool>,
 }
@@ -24,6 +25,8 @@ impl Canary {
     pub(crate) fn listen() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
+        let datagrams = UdpSocket::bind(("127.0.0.1", 0))?;
+        datagrams.set_nonblocking(true)?;
         let (seen, over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (theirs, ends) = (Arc::clone(&seen), Arc::clone(&over));
         std::thread::Builder::new().name("canary".to_owned()).spawn(move || {
@@ -39,11 +42,16 @@ impl Canary {
                 theirs.lock().unwrap_or_else(PoisonError::into_inner).push(said);
             }
         })?;
-        Ok(Self { address, seen, over })
+        Ok(Self { address, datagrams, seen, over })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The port for datagrams.
+    pub(crate) fn datagram_port(&self) -> io::Result<u16> {
+        Ok(self.datagrams.local_addr()?.port())
     }
 
     /// What every connection since the last time said.
@@ -51,9 +59,14 @@ impl Canary {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What every connection said.
+    /// What every connection and every datagram said.
     pub(crate) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = [0; 256];
+        while let Ok((size, _)) = self.datagrams.recv_from(&mut buffer) {
+            seen.push(String::from_utf8_lossy(buffer.get(..size).unwrap_or_default()).into_owned());
+        }
+        seen.clone()
     }
 }
 
@@ -82,5 +95,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(canary.seen(), ["hello"]);
+        let port = canary.datagram_port().unwrap();
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"name", ("127.0.0.1", port)).unwrap();
+        assert_eq!(canary.seen(), ["hello", "name"]);
     }
 }

@@ -59,6 +59,48 @@ impl CaseKind {
     }
 }
 
+/// Who makes the calls of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Player {
+    /// A scripted model, in the agent loop.
+    Script,
+    /// A model that was chosen, in the agent loop.
+    Model,
+    /// A program with a token, over HTTP: no model takes part.
+    Caller,
+    /// The calls of a sequence, as they are: no model could overlap them in the same way.
+    Sequence,
+}
+
+impl Player {
+    /// The word in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Model => "model",
+            Self::Caller => "caller over HTTP",
+            Self::Sequence => "sequence",
+        }
+    }
+}
+
+impl Weakening {
+    /// What takes the layer out, in a few words.
+    #[must_use]
+    pub fn means(&self) -> String {
+        let given = [
+            ("configuration", self.config.is_some()),
+            ("manifest", !self.files.is_empty()),
+            ("profile", self.profile.is_some()),
+            ("caller", self.token.is_some()),
+            ("trust", self.trust.is_some()),
+            ("`--auth`", self.auth.is_some()),
+        ];
+        given.iter().filter(|(_, given)| *given).map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// How the gate is set up.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,6 +115,8 @@ pub(crate) struct GateSetup {
     pub(crate) files: BTreeMap<String, String>,
     /// Permissions of the token, if the caller is one over HTTP.
     pub(crate) token: Option<TokenSetup>,
+    /// What `serve --auth` is given for a caller over HTTP; `jwt` by default.
+    pub(crate) auth: Option<String>,
 }
 
 /// A caller over HTTP.
@@ -190,6 +234,9 @@ pub struct Weakening {
     /// Another trust level.
     #[serde(default)]
     pub(crate) trust: Option<String>,
+    /// Another `serve --auth`.
+    #[serde(default)]
+    pub(crate) auth: Option<String>,
     /// The test that shows that the layer matters, where no configuration takes it out: `FILE::NAME`.
     #[serde(default)]
     pub test: Option<String>,
@@ -206,7 +253,19 @@ impl Case {
         case.gate.profile = without.profile.or(case.gate.profile);
         case.gate.token = without.token.or(case.gate.token);
         case.gate.trust = without.trust.or(case.gate.trust);
+        case.gate.auth = without.auth.or(case.gate.auth);
         Some(case)
+    }
+
+    /// Who makes its calls, where a model was chosen.
+    #[must_use]
+    pub fn player(&self, has_model: bool) -> Player {
+        match (&self.sequence, &self.gate.token) {
+            (Some(_), _) => Player::Sequence,
+            (None, Some(_)) => Player::Caller,
+            (None, None) if has_model => Player::Model,
+            (None, None) => Player::Script,
+        }
     }
 }
 

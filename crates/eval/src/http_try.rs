@@ -97,7 +97,7 @@ impl ServedGate {
         let trust = case.gate.trust.as_deref().unwrap_or("autonomous");
         command.args(place.options(case)).args(["--trust", trust]);
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--auth", "jwt"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--auth", case.gate.auth.as_deref().unwrap_or("jwt")])
             .stderr(std::process::Stdio::null());
         let mut process = command.spawn().map_err(|error| error.to_string())?;
         let mut line = String::new();

@@ -33,7 +33,7 @@ mod report;
 // Cases that are generated.
 mod hostile;
 
-pub use case::{Case, CaseKind, Weakening};
+pub use case::{Case, CaseKind, Player, Weakening};
 pub use checks::CheckResult;
 pub use hostile::{
     Escape, HostileCall, HostileEvent, HostileFailure, HostileOptions, HostileReport, HostileSequence,

@@ -74,7 +74,9 @@ impl Playground {
     pub(crate) fn fill(&self, text: &str) -> String {
         let outside = self.path("outside");
         let home = self.path("home");
+        let datagrams = self.canary.datagram_port().unwrap_or_default().to_string();
         text.replace("{{canary}}", &self.canary.address().to_string())
+            .replace("{{datagram_port}}", &datagrams)
             .replace("{{secret}}", &self.secret)
             .replace("{{outside}}", &outside.to_string_lossy())
             .replace("{{home}}", &home.to_string_lossy())

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::case::Case;
+use crate::case::{Case, Player};
 use crate::checks::{CheckResult, judge};
 use crate::evidence::{Evidence, EvidencedCall};
 use crate::hostile::{self, HostileSequence, PlayOptions, Tap};
 use crate::playground::Playground;
 use crate::{conversation_try, http_try, kept_record, process};
+
+/// The deadline of a call in a sequence. It is far above what a loop of a case takes on a busy machine.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How cases are played.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub enum EvalError {
 /// One try of a case.
 #[derive(Clone, Debug)]
 pub struct TryResult {
+    /// Who made the calls.
+    pub player: Player,
     /// Every check, in order.
     pub checks: Vec<CheckResult>,
     /// The records of the gate.
@@ -63,8 +68,9 @@ pub struct TryResult {
 }
 
 impl TryResult {
-    fn broken(why: String, took: Duration) -> Self {
+    fn broken(player: Player, why: String, took: Duration) -> Self {
         Self {
+            player,
             checks: Vec::new(),
             records: Vec::new(),
             calls: Vec::new(),
@@ -156,9 +162,11 @@ fn play(case: &Case, number: usize, options: &EvalOptions) -> TryResult {
     if let Some(sequence) = &case.sequence {
         return play_sequence(case, sequence, kept(case, number, options), options);
     }
+    let player = case.player(options.model.is_some());
     match gather(case, kept(case, number, options), options) {
         Ok(evidence) => TryResult {
-            checks: judge(case, &evidence),
+            player,
+            checks: judge(case, player, &evidence),
             calls: evidence
                 .calls
                 .into_iter()
@@ -169,7 +177,7 @@ fn play(case: &Case, number: usize, options: &EvalOptions) -> TryResult {
             took: begun.elapsed(),
             broken: None,
         },
-        Err(broken) => TryResult::broken(broken, begun.elapsed()),
+        Err(broken) => TryResult::broken(player, broken, begun.elapsed()),
     }
 }
 
@@ -184,12 +192,18 @@ fn play_sequence(
     let played = hostile::target(&sequence.target)
         .ok_or_else(|| format!("`{}` is no target", sequence.target))
         .and_then(|target| {
-            let options = PlayOptions { binary: options.binary.clone(), tap: options.tap.clone(), records };
+            let options = PlayOptions {
+                binary: options.binary.clone(),
+                tap: options.tap.clone(),
+                call_timeout: CALL_TIMEOUT,
+                records,
+            };
             hostile::replay(&target.set_up(&case.gate), &sequence.steps, &options)
         });
     match played {
-        Err(broken) => TryResult::broken(broken, begun.elapsed()),
+        Err(broken) => TryResult::broken(Player::Sequence, broken, begun.elapsed()),
         Ok(played) => TryResult {
+            player: Player::Sequence,
             checks: hostile::CHECKS
                 .iter()
                 .map(|check| {

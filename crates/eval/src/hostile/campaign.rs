@@ -21,6 +21,9 @@ const SEQUENCES_PER_GATE: u64 = 40;
 /// How often a failure that depends on timing is tried again before it counts as gone.
 const TRIES: usize = 3;
 
+/// The deadline of a generated call. Lines that wait for ever are many, so it is short.
+const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
+
 /// How a run is made.
 #[derive(Clone)]
 pub struct HostileOptions {
@@ -28,6 +31,8 @@ pub struct HostileOptions {
     pub binary: PathBuf,
     /// How many calls are made at least.
     pub calls: usize,
+    /// How many sequences are played at least.
+    pub sequences: usize,
     /// What the sequences are generated from.
     pub seed: u64,
     /// Names of targets; all if there are none.
@@ -173,9 +178,16 @@ impl Campaign<'_> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether enough was played, or found.
+    fn is_over(&self) -> bool {
+        let report = self.report();
+        self.over.load(Ordering::SeqCst)
+            || (report.calls >= self.options.calls && report.sequences >= self.options.sequences)
+    }
+
     /// The next batch, unless enough was played.
     fn batch(&self) -> Option<Batch> {
-        if self.over.load(Ordering::SeqCst) || self.report().calls >= self.options.calls {
+        if self.is_over() {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::SeqCst);
@@ -192,12 +204,16 @@ impl Campaign<'_> {
     }
 
     fn try_play(&self, batch: &Batch) -> Result<(), String> {
-        let options =
-            PlayOptions { binary: self.options.binary.clone(), tap: self.options.tap.clone(), records: None };
+        let options = PlayOptions {
+            binary: self.options.binary.clone(),
+            tap: self.options.tap.clone(),
+            call_timeout: CALL_TIMEOUT,
+            records: None,
+        };
         let mut gate = AttackedGate::open(&batch.target, &options)?;
         let mut played: Vec<HostileStep> = Vec::new();
         for number in batch.first..batch.first + SEQUENCES_PER_GATE {
-            if self.over.load(Ordering::SeqCst) || self.report().calls >= self.options.calls {
+            if self.is_over() {
                 break;
             }
             let steps = generate(&gate.tools, self.options.seed, number);
@@ -294,6 +310,7 @@ mod tests {
         let mut options = HostileOptions {
             binary: PathBuf::new(),
             calls: 1,
+            sequences: 0,
             seed: 1,
             targets: Vec::new(),
             jobs: 1,

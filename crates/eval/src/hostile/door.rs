@@ -1,4 +1,4 @@
-//! A gate that runs, and the ways in: MCP on standard input and output, and the HTTP API.
+//! A gate that runs, and the ways in: MCP on standard input and output, and [over HTTP](super::http_door).
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::http_door::{HttpDoor, HttpProtocol, RunningCall};
 use super::sequence::HostileCall;
 use super::tap::Tap;
 use crate::evidence::field;
@@ -16,13 +17,10 @@ use crate::http_client::HttpClient;
 use crate::process::{kill, terminate};
 
 /// How long a gate may take to answer a call whose own deadline is shorter.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a gate may take to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The deadline of every call: a line that waits for ever is killed.
-const CALL_TIMEOUT_MS: u64 = 1500;
 
 /// How much of standard error is kept.
 const MAX_STDERR_BYTES: usize = 1 << 20;
@@ -53,7 +51,7 @@ pub(super) enum AnswerKind {
 }
 
 impl GateAnswer {
-    fn none() -> Self {
+    pub(super) fn none() -> Self {
         Self { text: String::new(), ended: AnswerKind::Unanswered, state: None, id: None }
     }
 }
@@ -71,21 +69,31 @@ pub(super) struct GateProcess {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Arc<Mutex<Vec<u8>>>,
-    api: Option<HttpClient>,
+    http: Option<HttpDoor>,
     stateless: bool,
     next: u64,
     tap: Option<Arc<dyn Tap>>,
     workspace: std::path::PathBuf,
+    call_timeout: Duration,
 }
 
 /// How a gate is spoken to.
 pub(super) struct GateLaunch {
     pub(super) command: std::process::Command,
     pub(super) stateless: bool,
-    /// The file with the token, for a gate that serves HTTP.
-    pub(super) token_file: Option<std::path::PathBuf>,
+    /// What is spoken, and with which token, if the gate serves HTTP.
+    pub(super) http: Option<(HttpProtocol, TokenSource)>,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) workspace: std::path::PathBuf,
+    /// The deadline of every call.
+    pub(super) call_timeout: Duration,
+}
+
+/// The token of a caller over HTTP.
+pub(super) enum TokenSource {
+    /// That of the person, which the gate makes when it starts.
+    File(std::path::PathBuf),
+    Minted(String),
 }
 
 impl GateProcess {
@@ -123,14 +131,15 @@ impl GateProcess {
             input,
             lines,
             stderr,
-            api: None,
+            http: None,
             stateless: setup.stateless,
             next: 1,
             tap: setup.tap,
             workspace: setup.workspace,
+            call_timeout: setup.call_timeout,
         };
-        match setup.token_file {
-            Some(file) => gate.connect(&file)?,
+        match setup.http {
+            Some((protocol, token)) => gate.connect(protocol, token)?,
             None if !gate.stateless => gate.initialize()?,
             None => {}
         }
@@ -138,17 +147,21 @@ impl GateProcess {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the token is in a file of the state directory")]
-    fn connect(&mut self, token_file: &std::path::Path) -> Result<(), String> {
+    fn connect(&mut self, protocol: HttpProtocol, token: TokenSource) -> Result<(), String> {
         let line =
             self.lines.recv_timeout(ANSWER_TIMEOUT).map_err(|_| self.failed("the gate is not served"))?;
         let shown: Value = serde_json::from_str(&line).unwrap_or_default();
-        let token = std::fs::read_to_string(token_file).map_err(|error| error.to_string())?;
-        self.api = Some(HttpClient {
+        let token = match token {
+            TokenSource::Minted(token) => token,
+            TokenSource::File(file) => std::fs::read_to_string(file).map_err(|error| error.to_string())?,
+        };
+        let client = HttpClient {
             address: field(&shown, "/listen").to_owned(),
             host: None,
             token: token.trim().to_owned(),
             timeout: ANSWER_TIMEOUT,
-        });
+        };
+        self.http = Some(HttpDoor { client, protocol, call_timeout: self.call_timeout });
         Ok(())
     }
 
@@ -174,17 +187,8 @@ impl GateProcess {
 
     /// The tools that a model is shown.
     pub(super) fn tools(&mut self) -> Result<Value, String> {
-        if let Some(api) = &self.api {
-            let listed = api.send("GET", "/api/v1/tools", "")?;
-            let usable = |tool: &&Value| tool.get("available") == Some(&Value::Bool(true));
-            return Ok(listed
-                .get("items")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter(usable)
-                .cloned()
-                .collect());
+        if let Some(http) = &self.http {
+            return http.tools();
         }
         let id = self.request("tools/list", json!({}))?;
         let answer = self.answer(id).ok_or_else(|| self.failed("no tools were listed"))?;
@@ -203,15 +207,10 @@ impl GateProcess {
         if let Some(params) = params.as_object_mut()
             && method != "initialize"
         {
-            let mut meta = json!({ "timeoutMs": CALL_TIMEOUT_MS });
-            if self.stateless {
-                meta = json!({
-                    "timeoutMs": CALL_TIMEOUT_MS,
-                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                    "io.modelcontextprotocol/clientInfo": {"name": "hostile", "version": "1"},
-                    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-                });
-            }
+            let meta = match self.stateless {
+                true => stateless_meta(self.call_timeout),
+                false => json!({ "timeoutMs": milliseconds(self.call_timeout) }),
+            };
             params.insert("_meta".to_owned(), meta);
         }
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
@@ -265,9 +264,6 @@ impl GateProcess {
 
     /// Makes calls together and waits for all of them.
     pub(super) fn call(&mut self, calls: &[HostileCall]) -> Result<Vec<GateAnswer>, String> {
-        if let Some(api) = &self.api {
-            return Ok(api_calls(api, calls));
-        }
         let sent = self.begin(calls)?;
         self.finish(sent)
     }
@@ -277,9 +273,10 @@ impl GateProcess {
         let mut sent = Vec::new();
         for call in calls {
             let tapped = self.tap.as_ref().and_then(|tap| tap.instead(call, &self.workspace));
-            sent.push(match tapped {
-                Some(answer) => SentCall::Answered(answer),
-                None => SentCall::Waits(
+            sent.push(match (tapped, &self.http) {
+                (Some(answer), _) => SentCall::Answered(answer),
+                (None, Some(http)) => SentCall::Runs(http.begin(call)),
+                (None, None) => SentCall::Waits(
                     self.request("tools/call", json!({"name": call.tool, "arguments": call.arguments}))?,
                 ),
             });
@@ -291,15 +288,7 @@ impl GateProcess {
     pub(super) fn finish(&mut self, sent: Vec<SentCall>) -> Result<Vec<GateAnswer>, String> {
         let ids: Vec<u64> = sent.iter().filter_map(SentCall::id).collect();
         let mut answers = self.answers(&ids);
-        Ok(sent
-            .into_iter()
-            .map(|sent| match sent {
-                SentCall::Answered(answer) => mcp_answer(&answer),
-                SentCall::Waits(id) => {
-                    answers.remove(&id).map_or_else(GateAnswer::none, |answer| mcp_answer(&answer))
-                }
-            })
-            .collect())
+        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, RunningCall::finish)).collect())
     }
 
     /// Cancels calls, and waits until the gate has seen that: a later request is answered.
@@ -309,20 +298,18 @@ impl GateProcess {
                 &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}),
             )?;
         }
+        if self.http.is_some() {
+            let mut none = HashMap::new();
+            let answers = sent.into_iter().map(|sent| sent.answer(&mut none, RunningCall::cancel)).collect();
+            // Answered after the gate has seen the ends of the connections.
+            return self.tools().map(|_| answers);
+        }
         let after = self.request("tools/list", json!({}))?;
         let mut ids: Vec<u64> = sent.iter().filter_map(SentCall::id).collect();
         ids.push(after);
         // A cancelled call is usually not answered. One that had ended is answered before the list.
         let mut answers = self.answers_until(&ids, |answers, _| answers.contains_key(&after));
-        Ok(sent
-            .into_iter()
-            .map(|sent| match sent {
-                SentCall::Answered(answer) => mcp_answer(&answer),
-                SentCall::Waits(id) => {
-                    answers.remove(&id).map_or_else(GateAnswer::none, |answer| mcp_answer(&answer))
-                }
-            })
-            .collect())
+        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, RunningCall::finish)).collect())
     }
 
     /// Sends a call again with a person's yes to a question.
@@ -342,16 +329,21 @@ impl GateProcess {
             return Ok(());
         }
         drop(self.input.take());
-        let status = match self.api {
+        let status = match self.http {
             Some(_) => terminate(&mut self.child, SHUTDOWN_TIMEOUT),
             None => crate::process::wait(&mut self.child, SHUTDOWN_TIMEOUT),
         };
         match status {
-            Ok(Some(status)) if status.success() || self.api.is_some() => Ok(()),
+            Ok(Some(status)) if status.success() || self.http.is_some() => Ok(()),
             Ok(Some(status)) => Err(self.failed(&format!("the gate ended with {status}"))),
             Ok(None) => Err(self.failed("the gate did not end")),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// A person answers the questions about calls in flight over HTTP: yes to the first call, twice. Returns whether the second yes counted.
+    pub(super) fn answer_questions(&self, first: &HostileCall) -> Result<bool, String> {
+        self.http.as_ref().map_or(Ok(false), |http| http.answer_questions(first))
     }
 
     /// Answers that arrived while the gate ended.
@@ -371,6 +363,7 @@ impl Drop for GateProcess {
 /// A call that is in flight.
 pub(super) enum SentCall {
     Waits(u64),
+    Runs(RunningCall),
     Answered(Value),
 }
 
@@ -378,12 +371,39 @@ impl SentCall {
     fn id(&self) -> Option<u64> {
         match self {
             Self::Waits(id) => Some(*id),
-            Self::Answered(_) => None,
+            Self::Runs(_) | Self::Answered(_) => None,
         }
     }
 }
 
-fn mcp_answer(message: &Value) -> GateAnswer {
+impl SentCall {
+    /// The answer, among those that have come.
+    fn answer(self, answers: &mut HashMap<u64, Value>, end: fn(RunningCall) -> GateAnswer) -> GateAnswer {
+        match self {
+            Self::Answered(answer) => mcp_answer(&answer),
+            Self::Waits(id) => {
+                answers.remove(&id).map_or_else(GateAnswer::none, |answer| mcp_answer(&answer))
+            }
+            Self::Runs(running) => end(running),
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a request of the stateless protocol says of its client.
+pub(super) fn stateless_meta(call_timeout: Duration) -> Value {
+    json!({
+        "timeoutMs": milliseconds(call_timeout),
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "hostile", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    })
+}
+
+pub(super) fn mcp_answer(message: &Value) -> GateAnswer {
     let text = message.to_string();
     let result = message.get("result");
     let state = result.and_then(|result| result.get("requestState")).cloned();
@@ -394,31 +414,4 @@ fn mcp_answer(message: &Value) -> GateAnswer {
         Some(_) => AnswerKind::Succeeded,
     };
     GateAnswer { text, ended, state, id: None }
-}
-
-fn api_calls(api: &HttpClient, calls: &[HostileCall]) -> Vec<GateAnswer> {
-    let one = |call: &HostileCall| {
-        let body =
-            json!({"tool": call.tool, "arguments": call.arguments, "timeoutMs": CALL_TIMEOUT_MS}).to_string();
-        match api.send("POST", "/api/v1/calls", &body) {
-            Ok(answer) => GateAnswer {
-                ended: match (field(&answer, "/decision"), answer.get("callId")) {
-                    ("ALLOWED", _) => AnswerKind::Succeeded,
-                    (_, Some(_)) => AnswerKind::Failed,
-                    _ => AnswerKind::Refused,
-                },
-                id: answer.get("callId").and_then(Value::as_str).map(str::to_owned),
-                text: answer.to_string(),
-                state: None,
-            },
-            Err(problem) => GateAnswer { text: problem, ..GateAnswer::none() },
-        }
-    };
-    match calls {
-        [only] => vec![one(only)],
-        _ => std::thread::scope(|scope| {
-            let sent: Vec<_> = calls.iter().map(|call| scope.spawn(move || one(call))).collect();
-            sent.into_iter().map(|sent| sent.join().unwrap_or_else(|_| GateAnswer::none())).collect()
-        }),
-    }
 }

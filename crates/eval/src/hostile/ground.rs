@@ -101,6 +101,9 @@ impl HostileGround {
             ("outside/etc/passwd", "root:x:0:0:{{secret}}\n"),
             ("outside/hard.txt", "a second name in the workspace\n"),
             ("workspace_evil/secret.txt", secret),
+            ("workspace.old/secret.txt", secret),
+            ("workspace2/secret.txt", secret),
+            ("state_evil/secret.txt", secret),
             ("home/.ssh/id_ed25519", secret),
             ("home/.bashrc", "# {{secret}}\n"),
             (

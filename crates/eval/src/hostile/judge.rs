@@ -5,7 +5,7 @@ use super::ground::HostileGround;
 use super::launch::changes;
 use super::play::SequenceState;
 use super::shape::{ToolShape, ToolUse};
-use super::target::{HostileFrontend, HostileTarget};
+use super::target::HostileTarget;
 
 /// All that is asked of a sequence, in the order of reports.
 pub(crate) const CHECKS: &[&str] = &[
@@ -17,6 +17,7 @@ pub(crate) const CHECKS: &[&str] = &[
     "no file outside was touched",
     "denied files were not changed",
     "no secret was shown",
+    "nothing secret was sent where others steer",
     "no host path was shown",
     "no network was reached",
     "no process was left",
@@ -53,10 +54,7 @@ pub(super) fn answers(
         if answer.ended == AnswerKind::Succeeded && tool.is_none() {
             found.push(("nothing undeclared succeeded", format!("`{}` is no tool of this gate", call.tool)));
         }
-        if answer.ended == AnswerKind::Succeeded
-            && target.frontend == HostileFrontend::StdioAsked
-            && changes(use_of)
-        {
+        if answer.ended == AnswerKind::Succeeded && target.frontend.asks() && changes(use_of) {
             found.push((
                 "no effect without an approval",
                 format!("`{}` ran, and no person was asked", call.tool),

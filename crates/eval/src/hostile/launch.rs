@@ -2,15 +2,20 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::door::GateLaunch;
+use super::door::{GateLaunch, TokenSource};
 use super::ground::HostileGround;
+use super::http_door::HttpProtocol;
 use super::play::PlayOptions;
 use super::shape::ToolUse;
 use super::target::{HostileFrontend, HostileTarget};
 use crate::process;
+
+/// How long a token may take to be made.
+const MINT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether a tool of this use changes something.
 pub(super) fn changes(use_of: ToolUse) -> bool {
@@ -38,23 +43,57 @@ pub(super) fn command(target: &HostileTarget, binary: &Path, ground: &HostileGro
         None => command.arg("--no-config"),
     };
     command.arg("--workspace").arg(ground.path("workspace")).arg("--state-dir").arg(ground.path("state"));
-    command.args(["--profile", target.profile, "--trust", target.trust]);
+    command.args(["--profile", target.profile, "--trust", &target.trust]);
     command
 }
 
 /// How the gate itself is started.
-pub(super) fn setup(target: &HostileTarget, options: &PlayOptions, ground: &HostileGround) -> GateLaunch {
-    let mut command = command(target, &options.binary, ground);
-    let is_api = target.frontend == HostileFrontend::Api;
-    match is_api {
-        true => command.args(["serve", "--listen", "127.0.0.1:0"]),
-        false => command.arg("mcp"),
+pub(super) fn setup(
+    target: &HostileTarget,
+    options: &PlayOptions,
+    ground: &HostileGround,
+) -> Result<GateLaunch, String> {
+    let token = match target.frontend {
+        HostileFrontend::ApiJwt => TokenSource::Minted(minted(target, options, ground)?),
+        _ => TokenSource::File(ground.path("state/keys/serve.token")),
     };
-    GateLaunch {
+    let mut command = command(target, &options.binary, ground);
+    match target.frontend {
+        HostileFrontend::Stdio | HostileFrontend::StdioAsked => command.arg("mcp"),
+        HostileFrontend::ApiJwt => command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "jwt"]),
+        HostileFrontend::Api | HostileFrontend::ApiAsked | HostileFrontend::HttpMcp => {
+            command.args(["serve", "--listen", "127.0.0.1:0", "--auth", "token"])
+        }
+    };
+    let protocol = match target.frontend {
+        HostileFrontend::HttpMcp => HttpProtocol::Mcp,
+        _ => HttpProtocol::Api,
+    };
+    Ok(GateLaunch {
         command,
         stateless: target.frontend == HostileFrontend::StdioAsked,
-        token_file: is_api.then(|| ground.path("state/keys/serve.token")),
+        http: target.frontend.is_http().then_some((protocol, token)),
         tap: options.tap.clone(),
         workspace: ground.path("workspace"),
-    }
+        call_timeout: options.call_timeout,
+    })
+}
+
+/// A token with some of the permissions that the shipped tools ask for.
+fn minted(target: &HostileTarget, options: &PlayOptions, ground: &HostileGround) -> Result<String, String> {
+    let mut mint = command(target, &options.binary, ground);
+    mint.args([
+        "token",
+        "mint",
+        "--subject",
+        "mallory",
+        "--permission",
+        "files:read",
+        "--permission",
+        "git:read",
+    ]);
+    let minted = process::finish(mint, MINT_TIMEOUT).map_err(|error| error.to_string())?;
+    let told: Value = serde_json::from_str(&minted.stdout).unwrap_or_default();
+    let token = told.get("token").and_then(Value::as_str).map(str::to_owned);
+    token.ok_or_else(|| format!("no token was made: {}", minted.stderr.trim()))
 }

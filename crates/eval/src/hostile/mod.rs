@@ -18,6 +18,7 @@ mod target;
 mod ground;
 mod canaries;
 mod door;
+mod http_door;
 mod tap;
 
 // What is judged.
@@ -26,6 +27,7 @@ mod secrets;
 mod process_tree;
 mod records;
 mod reference;
+mod flow_labels;
 mod judge;
 mod launch;
 mod play;

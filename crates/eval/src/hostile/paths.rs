@@ -104,12 +104,34 @@ pub(super) const OUTSIDE: &[&str] = &[
     "../workspace/../outside/secret.txt",
 ];
 
+/// Neighbours of mounts whose names begin with that of a mount (CVE-2025-53110).
+pub(super) const SIBLINGS: &[&str] = &[
+    "{{workspace}}_evil/secret.txt",
+    "{{workspace}}_evil/new.txt",
+    "{{workspace}}_evil",
+    "{{workspace}}.old/secret.txt",
+    "{{workspace}}2/secret.txt",
+    "{{workspace}}2/new.txt",
+    "../workspace_evil/secret.txt",
+    "../workspace_evil/new.txt",
+    "../workspace2/secret.txt",
+    "{{workspace}}/../workspace_evil/secret.txt",
+    "{{state}}_evil/secret.txt",
+    "/mnt/project_evil/secret.txt",
+    "/mnt/project/../project_evil/secret.txt",
+    "@project_evil/secret.txt",
+    "@project/../workspace_evil/secret.txt",
+    "@pkg_evil/secret.txt",
+    "@state_evil/secret.txt",
+];
+
 /// A path that may be anything.
 pub(super) fn any(random: &mut SeededRandom) -> String {
     let kind = random.below(100);
     let place = match kind {
-        0..=44 => random.word(INSIDE),
-        45..=69 => random.word(DENIED),
+        0..=41 => random.word(INSIDE),
+        42..=65 => random.word(DENIED),
+        66..=71 => return random.word(SIBLINGS).to_owned(),
         _ => random.word(OUTSIDE),
     };
     let mut path = place.to_owned();

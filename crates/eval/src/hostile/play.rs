@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::door::{AnswerKind, Ending, GateAnswer, GateProcess};
+use super::flow_labels::SeenLabels;
 use super::ground::HostileGround;
 use super::launch::{changes, command, filled, setup};
 use super::process_tree::{descendants, left_after, peak_memory};
@@ -49,6 +50,8 @@ pub(crate) struct PlayedCall {
 pub(crate) struct PlayOptions {
     pub(crate) binary: PathBuf,
     pub(crate) tap: Option<Arc<dyn Tap>>,
+    /// The deadline of every call: a line that waits for ever is killed.
+    pub(crate) call_timeout: Duration,
     /// Where a copy of the record is kept.
     pub(crate) records: Option<PathBuf>,
 }
@@ -63,6 +66,7 @@ pub(super) struct AttackedGate {
     counts: CallCounts,
     idle_processes: usize,
     reloads: usize,
+    labels: SeenLabels,
     peak: u64,
     stderr: String,
 }
@@ -99,7 +103,7 @@ impl AttackedGate {
             listing.args(["mcp", "list"]);
             finish(listing, PERSON_TIMEOUT).map_err(|error| error.to_string())?;
         }
-        let gate = GateProcess::start(setup(target, options, &ground))?;
+        let gate = GateProcess::start(setup(target, options, &ground)?)?;
         let (target, options) = (target.clone(), options.clone());
         let mut this = Self {
             target,
@@ -108,6 +112,7 @@ impl AttackedGate {
             gate,
             tools: Vec::new(),
             idle_processes: 0,
+            labels: SeenLabels::default(),
             counts: CallCounts::default(),
             reloads: 0,
             peak: 0,
@@ -167,6 +172,12 @@ impl AttackedGate {
                 return Ok(());
             }
         };
+        let was_restarted = matches!(step.during, Some(HostileEvent::Shutdown | HostileEvent::Kill));
+        if let (Some(tools), false) = (self.target.flow, was_restarted)
+            && let Some(problem) = self.labels.problem(tools, &calls, &answers)
+        {
+            state.found("nothing secret was sent where others steer", problem);
+        }
         let is_alone = step.during.is_none() && calls.len() == 1;
         if step.during.is_some_and(|event| event != HostileEvent::Reload) {
             state.is_simple = false;
@@ -225,9 +236,6 @@ impl AttackedGate {
     }
 
     fn cancelled(&mut self, calls: &[HostileCall]) -> Result<Vec<GateAnswer>, String> {
-        if self.target.frontend == HostileFrontend::Api {
-            return self.gate.call(calls);
-        }
         let sent = self.gate.begin(calls)?;
         self.gate.cancel(sent)
     }
@@ -238,10 +246,6 @@ impl AttackedGate {
         calls: &[HostileCall],
         event: fn(&mut Self) -> Result<(), String>,
     ) -> Result<Vec<GateAnswer>, String> {
-        if self.target.frontend == HostileFrontend::Api {
-            event(self)?;
-            return self.gate.call(calls);
-        }
         let sent = self.gate.begin(calls)?;
         event(self)?;
         self.gate.finish(sent)
@@ -264,10 +268,7 @@ impl AttackedGate {
         event: HostileEvent,
         state: &mut SequenceState,
     ) -> Result<Vec<GateAnswer>, String> {
-        let sent = match self.target.frontend {
-            HostileFrontend::Api => Vec::new(),
-            HostileFrontend::Stdio | HostileFrontend::StdioAsked => self.gate.begin(calls)?,
-        };
+        let sent = self.gate.begin(calls)?;
         let ending = if event == HostileEvent::Kill { Ending::Killed } else { Ending::EndOfInput };
         self.keep_figures();
         if let Err(problem) = self.gate.end(ending) {
@@ -275,8 +276,10 @@ impl AttackedGate {
         }
         let answers = self.gate.late(sent);
         self.stderr.push_str(&self.gate.stderr());
-        self.gate = GateProcess::start(setup(&self.target, &self.options, &self.ground))?;
+        self.gate = GateProcess::start(setup(&self.target, &self.options, &self.ground)?)?;
         self.warm_up()?;
+        // Another connection is another session.
+        self.labels = SeenLabels::default();
         Ok(answers)
     }
 
@@ -286,6 +289,9 @@ impl AttackedGate {
         calls: &[HostileCall],
         state: &mut SequenceState,
     ) -> Result<Vec<GateAnswer>, String> {
+        if self.target.frontend == HostileFrontend::ApiAsked {
+            return self.approved_over_http(calls, state);
+        }
         let mut answers = self.gate.call(calls)?;
         let first = answers.first().and_then(|answer| answer.state.clone()).zip(calls.first());
         let Some((seal, first)) = first.filter(|_| self.target.frontend == HostileFrontend::StdioAsked)
@@ -307,6 +313,29 @@ impl AttackedGate {
             state.answers.push((call.clone(), GateAnswer { ended: AnswerKind::Failed, ..again }));
         }
         answers.truncate(calls.len());
+        Ok(answers)
+    }
+
+    /// The same over the API, where the calls are in flight while their questions are open.
+    fn approved_over_http(
+        &mut self,
+        calls: &[HostileCall],
+        state: &mut SequenceState,
+    ) -> Result<Vec<GateAnswer>, String> {
+        let Some(first) = calls.first() else { return Ok(Vec::new()) };
+        let sent = self.gate.begin(calls)?;
+        if self.gate.answer_questions(first)? {
+            state.found(
+                "no effect without an approval",
+                format!("the question about `{}` was answered twice", first.tool),
+            );
+        }
+        let mut answers = self.gate.finish(sent)?;
+        if let Some(approved) = answers.first_mut()
+            && approved.ended == AnswerKind::Succeeded
+        {
+            approved.ended = AnswerKind::Asked;
+        }
         Ok(answers)
     }
 

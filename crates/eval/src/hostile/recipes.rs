@@ -22,6 +22,7 @@ type Plot = fn(&mut Plotter<'_>, &mut SeededRandom);
 pub(super) const PLOTS: &[Plot] = &[
     through_a_link,
     through_a_link,
+    sibling_of_a_mount,
     onto_a_protected_name,
     parent_of_a_secret,
     two_halves_of_a_repository,
@@ -149,6 +150,24 @@ fn through_a_link(plot: &mut Plotter<'_>, random: &mut SeededRandom) {
         ],
     };
     plot.step(calls);
+}
+
+/// A neighbour of a mount whose name begins with that of the mount, read, written and listed.
+fn sibling_of_a_mount(plot: &mut Plotter<'_>, random: &mut SeededRandom) {
+    for _ in 0..2 {
+        let path = random.word(paths::SIBLINGS);
+        let tool = plot.tool(ToolUse::Read).filter(|_| random.chance(60));
+        let read = tool.map(|tool| HostileCall {
+            tool: tool.name.clone(),
+            arguments: tool.with(&[("path", json!(path)), ("directory", json!(path))]),
+        });
+        let other = match random.below(3) {
+            0 => plot.write(random, path, "pwned\n"),
+            1 => plot.moves("README.md", path),
+            _ => plot.line(&format!("cat {path}; echo pwned > {path}")),
+        };
+        plot.step(vec![read.or(other)]);
+    }
 }
 
 /// A repository that is written elsewhere and moved to where git looks.

@@ -61,7 +61,7 @@ fn case_json(result: &CaseResult) -> Value {
                 .map(|(tool, input, succeeded)| json!({"tool": tool, "arguments": input, "succeeded": succeeded}))
                 .collect();
             json!({
-                "passed": one.passed(), "problem": one.broken, "checks": checks, "calls": calls,
+                "player": one.player.as_str(), "passed": one.passed(), "problem": one.broken, "checks": checks, "calls": calls,
                 "answer": one.answer, "records": one.records,
                 "durationMs": u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
             })

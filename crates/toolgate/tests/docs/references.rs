@@ -67,3 +67,22 @@ fn every_test_that_is_named_as_proof_exists() {
     }
     assert!(named > 10, "the invariants name the tests that prove them");
 }
+
+/// A row of the threat model names the test that shows it, and the cases of `toolgate eval` that re-enact it, where there are some.
+#[test]
+fn every_row_of_the_threat_model_names_a_test_and_cases_that_exist() {
+    let page = std::fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let cases = toolgate_eval::built_in().unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| it tries"));
+    let (mut all, mut linked) = (0, 0);
+    for row in rows {
+        all += 1;
+        assert!(row.contains(".rs::") || row.contains(".spec.ts::"), "no test: {row}");
+        let Some((_, named)) = row.split_once("; case") else { continue };
+        linked += 1;
+        for name in named.split('`').skip(1).step_by(2) {
+            assert!(cases.iter().any(|case| case.name == name), "`{name}` is no case: {row}");
+        }
+    }
+    assert!(all > 100 && linked > 15, "{all} rows, {linked} with a case");
+}

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_eval::{CaseResult, EvalOptions, HostileCall, HostileOptions, HostileReport, Tap};
+use toolgate_eval::{
+    CaseResult, EvalOptions, HostileCall, HostileFailure, HostileOptions, HostileReport, Tap,
+};
 
 /// A fixed seed, so that a change fails only for what it changed.
 const SEED: u64 = 8420;
@@ -15,6 +17,7 @@ fn options(targets: &[&str], calls: usize, tap: Option<Arc<dyn Tap>>) -> Hostile
     HostileOptions {
         binary: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
         calls,
+        sequences: 0,
         seed: SEED,
         targets: targets.iter().map(|name| (*name).to_owned()).collect(),
         jobs: 2,
@@ -47,6 +50,18 @@ fn argument<'c>(call: &'c HostileCall, name: &str) -> &'c str {
     call.arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Reads what begins with the name of the workspace, as CVE-2025-53110 did.
+#[derive(Debug)]
+struct ComparesPrefixes;
+
+impl Tap for ComparesPrefixes {
+    fn instead(&self, call: &HostileCall, workspace: &Path) -> Option<Value> {
+        let path = argument(call, "path");
+        let is_prefix = call.tool == "read_file" && path.starts_with(&*workspace.to_string_lossy());
+        std::fs::read_to_string(path).ok().filter(|_| is_prefix).map(|text| answer(&text))
+    }
+}
+
 /// Follows a symlink that an earlier command made, as CVE-2025-53109 did: one call is not enough.
 #[derive(Debug, Default)]
 struct FollowsNewLinks(Mutex<HashSet<PathBuf>>);
@@ -76,32 +91,55 @@ impl Tap for IgnoresCase {
 }
 
 /// The sequence that a hole was found with, made small, and the result of its case with the hole and without.
-fn found(tap: Arc<dyn Tap>) -> (toolgate_eval::HostileFailure, CaseResult, CaseResult) {
-    let report = attack(&options(&["native"], 60_000, Some(Arc::clone(&tap))));
-    let failure = report.failures.first().unwrap_or_else(|| panic!("nothing was found: {report:#?}")).clone();
+fn found(tap: Arc<dyn Tap>) -> (HostileFailure, CaseResult, CaseResult) {
+    // On a busy machine something else may fail once; a hole fails each time.
+    let several = HostileOptions { max_failures: 3, ..options(&["native"], 60_000, Some(Arc::clone(&tap))) };
+    let report = attack(&several);
+    let reproduced = report.failures.iter().find(|failure| failure.reproduced);
+    let failure = reproduced.unwrap_or_else(|| panic!("nothing was found: {report:#?}")).clone();
+    let (with, without) = (replayed(&failure, Some(tap)), replayed(&failure, None));
+    assert!(failure.reproduced, "{failure:#?}");
+    assert!(!with.passed(), "the case does not show the hole: {failure:#?}");
+    assert!(without.passed(), "the case fails without the hole: {}", toolgate_eval::table(&[without]));
+    (failure, with, without)
+}
+
+/// The result of the case that was written for a failure.
+fn replayed(failure: &HostileFailure, tap: Option<Arc<dyn Tap>>) -> CaseResult {
     let place = tempfile::tempdir().unwrap();
     let (name, text) = failure.to_case(SEED);
     let file = place.path().join(format!("{name}.yaml"));
     std::fs::write(&file, text).unwrap();
     let cases = toolgate_eval::load(&[file.display().to_string()]).unwrap();
-    let play = |tap: Option<Arc<dyn Tap>>| {
-        let options = EvalOptions {
-            binary: PathBuf::from(env!("CARGO_BIN_EXE_toolgate")),
-            model: None,
-            tries: 1,
-            jobs: 1,
-            timeout: Duration::from_secs(60),
-            tap,
-            records: None,
-        };
-        let _alone = crate::alone();
-        toolgate_eval::run(&cases, &options, &|_| {}).unwrap().remove(0)
-    };
-    let (with, without) = (play(Some(tap)), play(None));
+    let options = EvalOptions { tap, jobs: 1, timeout: Duration::from_secs(60), ..crate::options() };
+    let _alone = crate::alone();
+    toolgate_eval::run(&cases, &options, &|_| {}).unwrap().remove(0)
+}
+
+#[test]
+fn a_comparison_of_prefixes_is_found_and_made_small() {
+    let (failure, ..) = found(Arc::new(ComparesPrefixes));
+    assert_eq!(failure.escape.check, "no secret was shown");
+    assert_eq!(failure.sequence.calls(), 1, "{:#?}", failure.sequence);
+}
+
+/// No tap: the gate itself, with a layer switched off. What is left takes three calls: two that bring labels, and one that sends.
+#[test]
+fn labels_that_are_not_kept_are_found_and_made_small() {
+    let config = "information_flow: off\ntools: [tools.d]\n";
+    let off = HostileOptions { config: Some(config.to_owned()), ..options(&["flow"], 4_000, None) };
+    let report = attack(&off);
+    let failure = report.failures.first().unwrap_or_else(|| panic!("nothing was found: {report:#?}"));
+    assert_eq!(failure.escape.check, "nothing secret was sent where others steer");
     assert!(failure.reproduced, "{failure:#?}");
-    assert!(!with.passed(), "the case does not show the hole: {failure:#?}");
-    assert!(without.passed(), "the case fails without the hole: {}", toolgate_eval::table(&[without]));
-    (failure, with, without)
+    let tools: HashSet<&str> =
+        failure.sequence.steps.iter().flat_map(|step| &step.calls).map(|call| call.tool.as_str()).collect();
+    assert_eq!((failure.sequence.calls(), tools.len()), (3, 3), "{:#?}", failure.sequence);
+    assert!(!replayed(failure, None).passed(), "the case does not show the hole: {failure:#?}");
+    // The same calls at the gate with its layer.
+    let whole = HostileFailure { config: None, ..failure.clone() };
+    let result = replayed(&whole, None);
+    assert!(result.passed(), "{}", toolgate_eval::table(&[result]));
 }
 
 #[test]

@@ -11,12 +11,17 @@
 )]
 
 mod hostile;
+mod models;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use toolgate_eval::{Case, CaseKind, CaseResult, EvalOptions};
+
+/// Checks of what was decided. The others are of what came of it.
+const OF_DECISIONS: [&str; 2] = ["the outcome is as expected", "the record contains what it must"];
 
 /// One run at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -53,14 +58,55 @@ fn a_boundary_case_fails_without_the_layer_that_it_tests() {
     let weakened: Vec<Case> = cases.iter().filter_map(Case::weakened).collect();
     let named = cases.iter().filter_map(|case| case.without.as_ref()?.test.as_deref()).count();
     assert_eq!(weakened.len() + named, cases.iter().filter(|case| case.kind == CaseKind::Boundary).count());
+    let mut red = BTreeMap::new();
     for result in play(&weakened) {
         let [one] = result.tries.as_slice() else { panic!("one try was asked for") };
         assert_eq!(one.broken, None, "{}", result.case.name);
-        assert!(!one.passed(), "{} holds without {:?}", result.case.name, result.case.without);
+        // Everything but the calls that a weaker gate lets through says what came of them.
+        let failed: Vec<&str> =
+            one.checks.iter().filter(|check| check.problem.is_some()).map(|check| check.check).collect();
+        let effect = failed.iter().find(|check| !OF_DECISIONS.contains(check)).or_else(|| failed.first());
+        let Some(check) = effect else {
+            panic!("{} holds without {:?}", result.case.name, result.case.without)
+        };
+        // A gate that cannot be built fails everything, and shows nothing.
+        let is_whole = !failed.contains(&"the chain of the record verifies");
+        assert!(is_whole, "{}: {:?}", result.case.name, one.problems());
+        red.insert(result.case.name.clone(), (*check).to_owned());
+    }
+    check_page(&matrix(&cases, &red));
+}
+
+/// A row for each boundary case: its layer, what takes it out, and the first check that fails then; or the test of the code, and why.
+fn matrix(cases: &[Case], red: &BTreeMap<String, String>) -> String {
+    let mut rows = "| case | layer | taken out by | red without it |\n|---|---|---|---|\n".to_owned();
+    for case in cases {
+        let Some(without) = &case.without else { continue };
+        let (means, proof) = match (red.get(&case.name), &without.test) {
+            (Some(check), _) => (without.means(), check.clone()),
+            (None, Some(test)) => ("no configuration".to_owned(), format!("`{test}`")),
+            (None, None) => panic!("{} was not played", case.name),
+        };
+        rows.push_str(&format!("| `{}` | {} | {means} | {proof} |\n", case.name, without.layer));
+    }
+    rows
+}
+
+/// The table of `docs/eval.md` is this one; `TOOLGATE_DOCS=update` writes it.
+fn check_page(table: &str) {
+    let page = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/eval.md"));
+    let text = std::fs::read_to_string(page).unwrap();
+    let head = table.lines().next().unwrap();
+    let (before, rest) = text.split_once(head).unwrap();
+    let (rows, after) = rest.split_once("\n\n").unwrap();
+    if std::env::var("TOOLGATE_DOCS").is_ok_and(|wanted| wanted == "update") {
+        std::fs::write(page, format!("{before}{table}\n{after}")).unwrap();
+    } else {
+        let shown = format!("{head}{rows}\n");
+        assert_eq!(shown, table, "`TOOLGATE_DOCS=update` writes the table of docs/eval.md");
     }
 }
 
-/// Where no configuration takes a layer out, a test of the code shows that it matters.
 #[test]
 fn a_test_that_a_case_names_exists() {
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

@@ -51,6 +51,9 @@ pub(crate) struct HostileArguments {
     /// How many calls are made
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) calls: usize,
+    /// How many sequences are played at least, of about eleven calls each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) sequences: usize,
     /// What the calls are generated from: the same number, the same calls [default: another one each time]
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use toolgate_eval::{Case, CaseResult, EvalOptions, SuiteError, html, junit, table};
+use toolgate_eval::{Case, CaseResult, EvalOptions, Player, SuiteError, html, junit, table};
 
 use super::{print, print_json};
 use crate::arguments::{EvalArguments, EvalCommand, GlobalOptions};
@@ -30,6 +30,15 @@ pub(crate) fn run(common: &GlobalOptions, arguments: &EvalArguments) -> Result<u
         tap: None,
         records: arguments.records.clone(),
     };
+    let is_without_model = |case: &&Case| case.player(true) != Player::Model;
+    let without_model = cases.iter().filter(is_without_model).count();
+    if options.model.is_some() && without_model > 0 && !common.quiet {
+        let _ = writeln!(
+            io::stderr(),
+            "toolgate: {without_model} of {} cases are calls of a program over HTTP, or calls that overlap: no model plays them",
+            cases.len()
+        );
+    }
     let (ended, all) = (AtomicUsize::new(0), cases.len());
     let shows_progress = io::stderr().is_terminal() && !common.quiet;
     let progress = |result: &CaseResult| {

@@ -21,6 +21,7 @@ pub(super) fn run(common: &GlobalOptions, arguments: &HostileArguments) -> Resul
     let options = HostileOptions {
         binary: own_binary()?,
         calls: arguments.calls,
+        sequences: arguments.sequences,
         seed: arguments.seed.unwrap_or_else(any_seed),
         targets: arguments.target.clone(),
         jobs: arguments.jobs.unwrap_or_else(processors),
