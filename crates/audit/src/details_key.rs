@@ -1,6 +1,6 @@
 //! The key that the details of records are encrypted with, and how a record is read with it.
 //!
-//! The chain covers the encrypted text, so whoever has no key verifies the record all the same, and a key that was lost or destroyed takes only the names
+//! The chain covers the encrypted text, so an operator without the key verifies the record all the same, and a key that was lost or destroyed takes only the names
 //! with it.
 
 use std::path::{Path, PathBuf};

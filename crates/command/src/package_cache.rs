@@ -47,7 +47,7 @@ const MANAGERS: [(&str, &[(&str, &str)]); 12] = [
 ];
 
 /// Variables that are no directories: uv hard-links from its cache by default, and warns where it cannot, since the cache is a mount of its own; bundler
-/// keeps archives for all projects only if it is told to; Maven, from 3.9 on, takes its repository as an argument.
+/// keeps archives for all projects only if a variable says so; Maven, from 3.9 on, takes its repository as an argument.
 const SETTINGS: [(&str, &str); 3] = [
     ("UV_LINK_MODE", "copy"),
     ("BUNDLE_GLOBAL_GEM_CACHE", "true"),

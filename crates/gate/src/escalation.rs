@@ -192,7 +192,7 @@ impl PossibleLacks {
         Some(Self { reporter, longer_timeout, outlives_call })
     }
 
-    /// Remembers what the call lacked, and tells its caller that the same call asks a person for it.
+    /// Remembers what the call lacked, and reports to its caller that the same call asks a person for it.
     pub(crate) fn note(self, outcome: &mut Outcome) {
         let lacked = match &outcome {
             // The command may have ended already, and reported what it lacked.

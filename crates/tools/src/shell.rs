@@ -452,7 +452,7 @@ impl Tool for Shell {
     /// The whole line, its working directory, and what it could change and reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;
-        // Nobody is asked about a line that cannot run.
+        // No person is asked about a line that cannot run.
         self.core.runner.check()?;
         if let Some(background) = self.background.as_ref().filter(|_| line.in_background) {
             background.commands.check_limit(background.max_running, context)?;

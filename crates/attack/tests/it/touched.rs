@@ -126,7 +126,7 @@ fn a_command_is_recorded_only_where_the_operator_says_so_and_without_its_secrets
     }
 }
 
-/// Whoever reads the files without the key learns no name, and verifies the record all the same.
+/// A reader of the files without the key learns no name, and verifies the record all the same.
 #[test]
 fn encrypted_names_are_nowhere_in_the_record_and_open_with_their_key_alone() {
     let desk = Desk::new("audit: {details: commands, details_storage: encrypted}");

@@ -107,7 +107,7 @@ impl BackgroundCommands {
         }
     }
 
-    /// Fails if one more would be too many, so that nobody is asked about it.
+    /// Fails if one more would be too many, so that no person is asked about it.
     ///
     /// # Errors
     /// Too many run already.

@@ -90,7 +90,7 @@ impl Terminal for Tmux {
         }
     }
 
-    /// tmux tells nobody when something is written.
+    /// tmux sends no event when something is written.
     fn step(&mut self, _: &str) {
         std::thread::sleep(Duration::from_millis(20));
     }

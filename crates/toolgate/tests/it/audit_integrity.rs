@@ -336,7 +336,7 @@ fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
     );
 }
 
-/// Names are encrypted where the operator says so; who holds the key reads them, and who lost it is told and can verify the record all the same.
+/// Names are encrypted where the operator says so; who holds the key reads them, and without it they are said to be lost, and the record is verified all the same.
 #[test]
 fn encrypted_details_are_shown_with_their_key_and_said_to_be_lost_without_it() {
     let place = CliFixture::new();
