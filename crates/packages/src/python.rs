@@ -209,7 +209,7 @@ fn with_uv(
 }
 
 /// What uv reaches: the indexes that it is configured for, and the hosts to which these link. uv names the first of these that it cannot reach, and asks
-/// for no URL that a package names instead of its index; nothing is built meanwhile, so that no code of a package names one.
+/// for no URL that a package names instead of its index; nothing is built at this step, so that no code of a package names one.
 fn access_of_uv(
     sandbox: &dyn InstallSandbox,
     step: &dyn Fn(&[&str]) -> InstallStep,
