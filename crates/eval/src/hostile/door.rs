@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::http_door::{HttpDoor, HttpProtocol, RunningCall};
+use super::http_door::{HttpCall, HttpDoor, HttpProtocol};
 use super::sequence::HostileCall;
 use super::tap::Tap;
 use crate::evidence::field;
@@ -82,7 +82,7 @@ pub(super) struct GateLaunch {
     pub(super) command: std::process::Command,
     pub(super) stateless: bool,
     /// What is spoken, and with which token, if the gate serves HTTP.
-    pub(super) http: Option<(HttpProtocol, TokenSource)>,
+    pub(super) http: Option<(HttpProtocol, CallerToken)>,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) workspace: std::path::PathBuf,
     /// The deadline of every call.
@@ -90,7 +90,7 @@ pub(super) struct GateLaunch {
 }
 
 /// The token of a caller over HTTP.
-pub(super) enum TokenSource {
+pub(super) enum CallerToken {
     /// That of the person, which the gate makes when it starts.
     File(std::path::PathBuf),
     Minted(String),
@@ -147,13 +147,13 @@ impl GateProcess {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the token is in a file of the state directory")]
-    fn connect(&mut self, protocol: HttpProtocol, token: TokenSource) -> Result<(), String> {
+    fn connect(&mut self, protocol: HttpProtocol, token: CallerToken) -> Result<(), String> {
         let line =
             self.lines.recv_timeout(ANSWER_TIMEOUT).map_err(|_| self.failed("the gate is not served"))?;
         let shown: Value = serde_json::from_str(&line).unwrap_or_default();
         let token = match token {
-            TokenSource::Minted(token) => token,
-            TokenSource::File(file) => std::fs::read_to_string(file).map_err(|error| error.to_string())?,
+            CallerToken::Minted(token) => token,
+            CallerToken::File(file) => std::fs::read_to_string(file).map_err(|error| error.to_string())?,
         };
         let client = HttpClient {
             address: field(&shown, "/listen").to_owned(),
@@ -288,7 +288,7 @@ impl GateProcess {
     pub(super) fn finish(&mut self, sent: Vec<SentCall>) -> Result<Vec<GateAnswer>, String> {
         let ids: Vec<u64> = sent.iter().filter_map(SentCall::id).collect();
         let mut answers = self.answers(&ids);
-        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, RunningCall::finish)).collect())
+        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, HttpCall::finish)).collect())
     }
 
     /// Cancels calls, and waits until the gate has seen that: a later request is answered.
@@ -300,7 +300,7 @@ impl GateProcess {
         }
         if self.http.is_some() {
             let mut none = HashMap::new();
-            let answers = sent.into_iter().map(|sent| sent.answer(&mut none, RunningCall::cancel)).collect();
+            let answers = sent.into_iter().map(|sent| sent.answer(&mut none, HttpCall::cancel)).collect();
             // Answered after the gate has seen the ends of the connections.
             return self.tools().map(|_| answers);
         }
@@ -309,7 +309,7 @@ impl GateProcess {
         ids.push(after);
         // A cancelled call is usually not answered. One that had ended is answered before the list.
         let mut answers = self.answers_until(&ids, |answers, _| answers.contains_key(&after));
-        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, RunningCall::finish)).collect())
+        Ok(sent.into_iter().map(|sent| sent.answer(&mut answers, HttpCall::finish)).collect())
     }
 
     /// Sends a call again with a person's yes to a question.
@@ -363,7 +363,7 @@ impl Drop for GateProcess {
 /// A call that is in flight.
 pub(super) enum SentCall {
     Waits(u64),
-    Runs(RunningCall),
+    Runs(HttpCall),
     Answered(Value),
 }
 
@@ -378,7 +378,7 @@ impl SentCall {
 
 impl SentCall {
     /// The answer, among those that have come.
-    fn answer(self, answers: &mut HashMap<u64, Value>, end: fn(RunningCall) -> GateAnswer) -> GateAnswer {
+    fn answer(self, answers: &mut HashMap<u64, Value>, end: fn(HttpCall) -> GateAnswer) -> GateAnswer {
         match self {
             Self::Answered(answer) => mcp_answer(&answer),
             Self::Waits(id) => {

@@ -35,18 +35,18 @@ pub(super) struct HttpDoor {
 }
 
 /// A call in flight, on a connection of its own.
-pub(super) struct RunningCall {
+pub(super) struct HttpCall {
     answer: JoinHandle<GateAnswer>,
     connection: Receiver<TcpStream>,
 }
 
-impl RunningCall {
+impl HttpCall {
     /// Waits for the answer.
     pub(super) fn finish(self) -> GateAnswer {
         self.answer.join().unwrap_or_else(|_| GateAnswer::none())
     }
 
-    /// Ends the connection: nobody waits for the answer any more.
+    /// Ends the connection, so that no client waits for the answer.
     pub(super) fn cancel(self) -> GateAnswer {
         if let Ok(connection) = self.connection.recv_timeout(QUESTION_TIMEOUT) {
             let _ = connection.shutdown(Shutdown::Both);
@@ -75,7 +75,7 @@ impl HttpDoor {
     }
 
     /// Sends a call without waiting.
-    pub(super) fn begin(&self, call: &HostileCall) -> RunningCall {
+    pub(super) fn begin(&self, call: &HostileCall) -> HttpCall {
         let (client, call, timeout) = (self.client.clone(), call.clone(), self.call_timeout);
         let (opened, connection) = channel();
         let protocol = self.protocol;
@@ -89,7 +89,7 @@ impl HttpDoor {
             }
             HttpProtocol::Api => api_call(&client, timeout, &call, &opened),
         });
-        RunningCall { answer, connection }
+        HttpCall { answer, connection }
     }
 
     /// A person says yes to the question about the first call, twice, and no to all others. Returns whether the second yes counted.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::door::{GateLaunch, TokenSource};
+use super::door::{CallerToken, GateLaunch};
 use super::ground::HostileGround;
 use super::http_door::HttpProtocol;
 use super::play::PlayOptions;
@@ -54,8 +54,8 @@ pub(super) fn setup(
     ground: &HostileGround,
 ) -> Result<GateLaunch, String> {
     let token = match target.frontend {
-        HostileFrontend::ApiJwt => TokenSource::Minted(minted(target, options, ground)?),
-        _ => TokenSource::File(ground.path("state/keys/serve.token")),
+        HostileFrontend::ApiJwt => CallerToken::Minted(minted(target, options, ground)?),
+        _ => CallerToken::File(ground.path("state/keys/serve.token")),
     };
     let mut command = command(target, &options.binary, ground);
     match target.frontend {
