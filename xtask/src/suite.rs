@@ -84,7 +84,9 @@ pub(crate) fn prepare_torture() -> Result<(), Fault> {
 fn prepare(needed: &[(&str, &'static str)]) -> Result<(), Fault> {
     let missing: Vec<&str> = needed
         .iter()
-        .filter(|(name, _)| !["--version", "-V", "version"].into_iter().any(|option| is_installed(name, &[option])))
+        .filter(|(name, _)| {
+            !["--version", "-V", "version"].into_iter().any(|option| is_installed(name, &[option]))
+        })
         .map(|(_, package)| *package)
         .collect();
     if missing.is_empty() {

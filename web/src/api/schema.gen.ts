@@ -1165,6 +1165,11 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /**
+             * @description Instead of the details, where they are encrypted with a key that the gate does not have.
+             * @default null
+             */
+            sealedDetails?: string | null;
+            /**
              * @description The labels of the session.
              * @default null
              */
