@@ -1,4 +1,5 @@
-//! A request under way, and the form of its response: JSON if it ends soon without a message before it, otherwise a stream of events.
+//! A request under way, and the form of its response: JSON unless a message stands before it, or a session's request takes long; then a stream of
+//! events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,8 +26,8 @@ use crate::response_writer::write_response;
 /// A stream without events is kept open with a comment this often.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A request that takes longer is answered with a stream: its headers and keep-alives reach the client and proxies while it runs, and in a session the
-/// stream can be resumed.
+/// A request of a session that takes longer is answered with a stream: its headers and keep-alives reach the client and proxies while it runs, and
+/// the client can resume it. Nothing of a stateless request could be resumed, so its response stays JSON.
 const STREAM_AFTER: Duration = Duration::from_millis(100);
 
 /// Events that the connection has not taken yet.
@@ -81,12 +82,13 @@ pub(super) enum RequestOutput {
 }
 
 impl RunningRequest {
-    /// Runs the request until its first message or its response, for a while. `is_malformed` says that `_meta` lacked what it must have.
+    /// Runs the request until its first message or its response; in a session, for a while. `is_malformed` says that `_meta` lacked what it must have.
     pub(super) async fn output(mut self, is_malformed: bool) -> RequestOutput {
+        let can_resume = matches!(self.on_disconnect, OnDisconnect::Continue(_));
         let first = tokio::select! {
             biased;
             first = self.next() => Some(first),
-            () = tokio::time::sleep(STREAM_AFTER) => None,
+            () = tokio::time::sleep(STREAM_AFTER), if can_resume => None,
         };
         match first {
             Some(RequestStep::Response(answered)) if !self.is_withdrawn() => {
