@@ -97,7 +97,7 @@ fn found(tap: Arc<dyn Tap>) -> (HostileFailure, CaseResult, CaseResult) {
         let once = HostileOptions { seed, ..options(&["native"], 60_000, Some(Arc::clone(&tap))) };
         attack(&once).failures.into_iter().find(|failure| failure.reproduced)
     });
-    let failure = reproduced.expect("a hole is found");
+    let failure = reproduced.unwrap_or_else(|| panic!("nothing was found"));
     let (with, without) = (replayed(&failure, Some(tap)), replayed(&failure, None));
     assert!(!with.passed(), "the case does not show the hole: {failure:#?}");
     assert!(without.passed(), "the case fails without the hole: {}", toolgate_eval::table(&[without]));
