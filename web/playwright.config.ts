@@ -12,6 +12,8 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   forbidOnly: true,
+  // Beside a busy machine a browser may be late once; the report names such a test as flaky.
+  retries: 1,
   timeout: 60_000,
   expect: { timeout: 20_000 },
   reporter: [['list']],
