@@ -397,8 +397,13 @@ impl AttackedGate {
 
     fn judge(&mut self, state: &mut SequenceState) -> Result<(), String> {
         let left = left_after(self.gate.pid(), self.idle_processes, PROCESS_TIMEOUT);
-        if left.len() > self.idle_processes {
-            self.background_or_left(left, state)?;
+        let is_left = left.len() > self.idle_processes;
+        // Background commands live as long as the gate; anything else must be gone.
+        if is_left && !state.answers.iter().any(is_background) {
+            state.found("no process was left", left.join(", "));
+        }
+        if is_left || may_still_look(state) {
+            self.restarted(&[], HostileEvent::Shutdown, state)?;
         }
         let unread = |error: std::io::Error| format!("the files cannot be read: {error}");
         super::judge::answers(state, &self.ground, &self.target, &self.tools);
@@ -432,18 +437,6 @@ impl AttackedGate {
             state.found(check, changed.join(", "));
         }
         Ok(())
-    }
-
-    /// Background commands live as long as the gate; anything else must be gone.
-    fn background_or_left(&mut self, left: Vec<String>, state: &mut SequenceState) -> Result<(), String> {
-        let asked = |(call, answer): &(HostileCall, GateAnswer)| {
-            answer.ended == AnswerKind::Succeeded
-                && call.arguments.get("background") == Some(&Value::Bool(true))
-        };
-        if !state.answers.iter().any(asked) {
-            state.found("no process was left", left.join(", "));
-        }
-        self.restarted(&[], HostileEvent::Shutdown, state).map(drop)
     }
 
     fn keep_figures(&mut self) {
@@ -487,4 +480,14 @@ impl AttackedGate {
         }
         Ok((state.escapes, records))
     }
+}
+
+fn is_background((call, answer): &(HostileCall, GateAnswer)) -> bool {
+    answer.ended == AnswerKind::Succeeded && call.arguments.get("background") == Some(&Value::Bool(true))
+}
+
+/// Whether the gate may still look at what commands left when all their processes are gone: no call waits for one in the background or for one that
+/// was cancelled. Files laid out anew during that would look like theirs. A gate that ended has looked.
+fn may_still_look(state: &SequenceState) -> bool {
+    state.was_interrupted || state.answers.iter().any(is_background)
 }
