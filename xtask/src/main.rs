@@ -12,6 +12,7 @@
 
 mod agentdojo;
 mod bench;
+mod cargo_tests;
 mod command;
 mod demo;
 mod foreign;

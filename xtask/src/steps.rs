@@ -8,6 +8,7 @@ use crate::Fault;
 #[derive(Default)]
 pub(crate) struct Steps {
     taken: Vec<Taken>,
+    notes: Vec<String>,
 }
 
 struct Taken {
@@ -28,9 +29,24 @@ impl Steps {
         self.taken.push(Taken { title, elapsed: start.elapsed(), fault });
     }
 
-    /// Prints the duration of each step, and whether all succeeded.
+    /// Keeps something that succeeded, and that a reader of the summary should know.
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Prints what failed and why, the duration of each step, and whether all succeeded.
+    ///
+    /// The output of a run has thousands of lines, and a reader may have only its end.
     pub(crate) fn finish(self) -> Result<(), Fault> {
         println!("\n=== Summary");
+        for Taken { title, fault, .. } in &self.taken {
+            if let Some(fault) = fault {
+                println!("--- {title} failed\n{fault}\n");
+            }
+        }
+        for note in &self.notes {
+            println!("note: {note}");
+        }
         for Taken { title, elapsed, fault } in &self.taken {
             let word = if fault.is_none() { "ok" } else { "FAILED" };
             println!("{word:>6}  {:>7.1}s  {title}", elapsed.as_secs_f64());

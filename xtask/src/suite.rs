@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::command::{Programs, cargo, is_installed, program, succeed};
+use crate::command::{Programs, is_installed, program, succeed};
 use crate::steps::Steps;
-use crate::{Fault, foreign, lint, page, torture};
+use crate::{Fault, cargo_tests, foreign, lint, page, torture};
 
 /// Programs that tests compare with or drive, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
@@ -47,13 +47,15 @@ pub(crate) fn run() -> Result<(), Fault> {
     // Before anything is compiled: the binary embeds it.
     page::check(&mut steps);
     lint::check(&mut steps);
+    let mut repeated = Vec::new();
     steps.take("Tests", || {
-        let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"])?;
-        if std::env::var_os(SEED).is_none() {
-            tests.env(SEED, SAME_CASES);
-        }
-        succeed(tests)
+        let seed = std::env::var_os(SEED).is_none().then_some((SEED, SAME_CASES));
+        repeated = cargo_tests::run(seed)?;
+        Ok(())
     });
+    if !repeated.is_empty() {
+        steps.note(format!("failed beside other tests, and succeeded alone: {}", repeated.join(", ")));
+    }
     steps.take("Page in a browser", || page::drive(Programs::Tested));
     steps.take("Torture, briefly", || match is_root() {
         true => prepare_torture().and_then(|()| torture::briefly()),
