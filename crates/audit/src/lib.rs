@@ -57,6 +57,7 @@ mod writer;
 mod dirty_files;
 mod group_commit;
 mod ticket;
+mod write_group;
 mod intents;
 mod missed_calls;
 mod recovery;
@@ -90,6 +91,7 @@ pub use verify::{
     CallGap, ChainStart, IntegrityProblem, IntegrityProblemKind, VerifyNote, VerifyOptions, VerifyReport,
     verify,
 };
+pub use write_group::GroupedWrite;
 
 /// Locks, ignoring poisoning: the guarded state is checked against the disk before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -21,6 +21,7 @@ use crate::record::RecordedIntent;
 use crate::record_body::RecordBody;
 use crate::recovery::{AuditRecovery, recover};
 use crate::ticket::{Ticket, TicketKind};
+use crate::write_group::{GroupedRecord, GroupedWrite, WriteGroups};
 use crate::writer::{AppendResult, ChainPosition, LogWriter};
 use crate::{AuditError, AuditWarning, DetailsKey, lock};
 
@@ -121,6 +122,8 @@ pub(crate) struct LogInner {
     pub(crate) record_commit: GroupCommit,
     /// Group commit of intents. Separate, so that waiting for an intent does not include syncing records that may have no waiter.
     intent_commit: GroupCommit,
+    /// Records of calls that end together.
+    write_groups: WriteGroups,
     intents: Mutex<IntentLog>,
     checkpoints: Mutex<CheckpointSigner>,
     /// Calls that could not be recorded.
@@ -150,6 +153,7 @@ impl LogInner {
             writer: Mutex::new(writer),
             record_commit: GroupCommit::default(),
             intent_commit: GroupCommit::default(),
+            write_groups: WriteGroups::default(),
             checkpoints: Mutex::new(checkpoints),
             gap: GapTracker::default(),
             checkpoint_every: options.checkpoint_every.max(1),
@@ -167,9 +171,31 @@ impl LogInner {
 
     /// Appends the record of a call and returns its commit number.
     pub(crate) fn append_body(self: &Arc<Self>, call: CallId, body: &[u8]) -> Result<u64, AuditError> {
-        let FlushResult { dirty: unsynced, due_checkpoints: due, .. } = self.write_calls([body])?;
+        self.append_bodies(std::iter::once((call, body)))
+    }
+
+    /// Appends the records of calls that ended together.
+    pub(crate) fn append_group(self: &Arc<Self>, records: &[GroupedRecord]) -> Result<(), AuditError> {
+        let written = self.append_bodies(records.iter().map(|record| (record.call, record.body.as_slice())));
+        written.map(drop).map_err(|error| self.count_missed(records.iter().map(|record| record.call), error))
+    }
+
+    /// A record of a group whose calls are gone could not be written.
+    pub(crate) fn report_not_written(&self, error: AuditError) {
+        (self.warn)(AuditWarning::NotWritten { records: 1, error });
+    }
+
+    fn append_bodies<'a>(
+        self: &Arc<Self>,
+        records: impl Iterator<Item = (CallId, &'a [u8])> + Clone,
+    ) -> Result<u64, AuditError> {
+        let FlushResult { dirty: unsynced, due_checkpoints: due, .. } =
+            self.write_calls(records.clone().map(|(_, body)| body))?;
         let number = self.record_commit.issue(unsynced.into_iter().flatten());
-        lock(&self.intents).call_recorded(call, number);
+        {
+            let mut intents = lock(&self.intents);
+            records.for_each(|(call, _)| intents.call_recorded(call, number));
+        }
         for mark in due {
             self.ensure_worker(TicketKind::Record);
             self.record_commit.schedule_checkpoint(number, mark);
@@ -271,7 +297,8 @@ impl LogInner {
         lock(&self.checkpoints).sign_checkpoint(mark, (self.clock)(), &self.writer)
     }
 
-    fn close(&self) -> Result<(), AuditError> {
+    fn close(self: &Arc<Self>) -> Result<(), AuditError> {
+        let grouped = self.write_groups.close(self);
         self.intent_commit.close();
         self.record_commit.close();
         let gap = self.close_gap();
@@ -280,9 +307,9 @@ impl LogInner {
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
         // Without holding the intents' lock: a sync round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
-        let synced = self.record_commit.wait(last_outcome, self);
+        let synced = self.record_commit.wait(last_outcome, &**self);
         let tidied = lock(&self.intents).close(&self.intent_commit, |_| synced.is_ok());
-        gap.and(counted).and(signed).and(synced).and(tidied)
+        grouped.and(gap).and(counted).and(signed).and(synced).and(tidied)
     }
 }
 
@@ -351,6 +378,20 @@ impl AuditLog {
         let calls = std::iter::repeat_n(entry.call, calls);
         let number = written.map_err(|error| self.shared.count_missed(calls, error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), TicketKind::Record, number))
+    }
+
+    /// Appends the record of a call together with those of other calls on this thread that end with it: when the result is awaited, it is as durable
+    /// as with [`AuditLog::append`]. Several times cheaper for each of many calls, and dearer for one alone.
+    ///
+    /// # Errors
+    /// When the record cannot be encoded as JSON. A write error is the result of the future.
+    pub fn append_grouped(&self, entry: &AuditEntry<'_>) -> Result<GroupedWrite, AuditError> {
+        let body = self
+            .shared
+            .encode(entry)
+            .map_err(|error| self.shared.count_missed([entry.call].into_iter(), error))?;
+        let group = self.shared.write_groups.join(GroupedRecord { call: entry.call, body });
+        Ok(GroupedWrite::new(Arc::clone(&self.shared), group))
     }
 
     /// Queues the record of a call: the next group-commit round writes and syncs all queued records together. For callers that wait for the disk

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_audit::{AuditError, AuditLog, GroupedWrite, LogOptions};
 use toolgate_types::CallId;
 
 use crate::fixture::{AuditFixture, alice, allowed, id, intent};
@@ -87,4 +87,66 @@ fn tasks_and_threads_wait_together() {
     Arc::into_inner(log).unwrap().close().unwrap();
     assert_eq!(place.sound_records().len(), 2 * 20 + 16 * 10);
     assert_eq!(place.verify().records_after_checkpoint, 0);
+}
+
+fn poll(write: &mut GroupedWrite) -> Poll<Result<(), AuditError>> {
+    pin!(write).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn calls_that_end_together_are_written_with_the_first_that_is_polled_again() {
+    let place = AuditFixture::new();
+    let log = place.open();
+    let mut writes: Vec<GroupedWrite> =
+        (1..=200).map(|number| log.append_grouped(&allowed(id(number), &alice())).unwrap()).collect();
+    writes.iter_mut().for_each(|write| assert!(poll(write).is_pending()));
+    assert_eq!(place.sound_records().len(), 0, "others may join");
+    assert_eq!(poll(&mut writes[70]), Poll::Ready(Ok(())));
+    assert_eq!(place.sound_records().len(), 64, "a group has a bound, and the others have not begun");
+    writes.iter_mut().enumerate().filter(|(at, _)| *at != 70).for_each(|(_, write)| {
+        assert_eq!(poll(write), Poll::Ready(Ok(())));
+    });
+    assert_eq!(place.sound_records().len(), 200);
+}
+
+#[test]
+fn a_record_in_a_group_does_not_need_its_call() {
+    let place = AuditFixture::new();
+    let log = place.open();
+    let mut polled = log.append_grouped(&allowed(id(1), &alice())).unwrap();
+    assert!(poll(&mut polled).is_pending());
+    drop(polled);
+    assert_eq!(place.sound_records().len(), 1, "a call that is dropped has its record");
+    let unpolled = log.append_grouped(&allowed(id(2), &alice())).unwrap();
+    log.close().unwrap();
+    assert_eq!(place.sound_records().len(), 2, "closing waits for no call");
+    drop(unpolled);
+    assert_eq!(place.sound_records().len(), 2);
+}
+
+#[test]
+fn groups_of_many_threads_lose_and_double_nothing() {
+    let place = AuditFixture::new();
+    let log = place.open();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    for _ in 0..20 {
+                        let calls =
+                            (0..10).map(|_| log.append_grouped(&allowed(CallId::fresh(), &alice())).unwrap());
+                        let calls: Vec<GroupedWrite> = calls.collect();
+                        for call in calls {
+                            call.await.unwrap();
+                        }
+                    }
+                });
+            });
+        }
+    });
+    let records = place.sound_records();
+    let calls: std::collections::BTreeSet<String> =
+        records.iter().map(|record| record.trace_id.to_string()).collect();
+    assert_eq!((records.len(), calls.len()), (800, 800));
 }

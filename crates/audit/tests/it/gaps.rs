@@ -339,3 +339,20 @@ fn digests_cannot_be_guessed_without_the_key() {
     assert_eq!(recorded, toolgate_audit::args_digest(&StateKey::new([7; 32]), plain));
     assert_ne!(recorded, toolgate_audit::args_digest(&StateKey::new([8; 32]), plain));
 }
+
+#[test]
+fn a_group_that_cannot_be_written_counts_each_of_its_calls() {
+    let place = AuditFixture::new();
+    let (log, caller) = (place.open(), alice());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    log.append(&allowed(id(1), &caller)).unwrap();
+    without_writing(&place, || {
+        let group: Vec<_> =
+            (2..5).map(|call| log.append_grouped(&allowed(id(call), &caller)).unwrap()).collect();
+        group.into_iter().for_each(|write| _ = runtime.block_on(write).unwrap_err());
+        drop(log.append_grouped(&allowed(id(5), &caller)).unwrap());
+    });
+    runtime.block_on(log.append_grouped(&allowed(id(6), &caller)).unwrap()).unwrap();
+    log.close().unwrap();
+    assert_eq!((place.verify().calls_without_record(), place.sound_records().len()), (4, 3));
+}
