@@ -264,7 +264,7 @@ pub fn redact_path(path: String) -> String {
     let known = |name: &str| {
         name.len() >= SHORTEST_KEY && SECRET_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
     };
-    if !path.split('/').any(known) {
+    if path.len() < SHORTEST_KEY || !path.split('/').any(known) {
         return path;
     }
     let names = path.split('/').map(|name| if known(name) { REDACTED } else { name });

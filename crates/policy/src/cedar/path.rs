@@ -116,11 +116,10 @@ fn lexical(folder: &str, text: &str) -> Option<String> {
     let folder = if text.starts_with('@') { "" } else { folder };
     let mut location = String::with_capacity(folder.len() + 1 + text.len());
     for name in folder.split('/').chain(text.split('/')) {
-        match (name, location.rfind('/')) {
-            ("" | ".", _) => {}
-            ("..", Some(above)) => location.truncate(above),
-            ("..", None) if !location.is_empty() => return None,
-            (name, _) => {
+        match name {
+            "" | "." => {}
+            ".." if !location.is_empty() => location.truncate(location.rfind('/')?),
+            name => {
                 if !location.is_empty() {
                     location.push('/');
                 }
