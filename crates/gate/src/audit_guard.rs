@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{AuditEntry, AuditError, Denial, ResponseSummary, Ticket};
+use toolgate_audit::{AuditEntry, AuditError, Denial, GroupedWrite, ResponseSummary, Ticket};
 use toolgate_types::{Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass};
 
 use crate::approval::ApprovalWait;
@@ -40,6 +40,8 @@ pub(crate) struct AuditGuard<'g> {
     pub(crate) grant: Option<String>,
     pub(crate) cancelled: &'g CancellationToken,
     pub(crate) settled: bool,
+    /// Whether other calls are at hand that may end together with it.
+    pub(crate) is_contended: bool,
     /// How long a person was waited for.
     pub(crate) waited: Arc<ApprovalWait>,
     /// How many calls its session made before, once they are counted.
@@ -70,10 +72,11 @@ impl AuditGuard<'_> {
             return self.finished(outcome, duration);
         };
         let recorded = self.append(&outcome, response.as_ref(), duration, count);
-        let recorded = match (recorded, self.gate.audit_mode) {
-            (Ok(ticket), AuditMode::Deny) => ticket.await,
-            (Ok(_), AuditMode::Warn) => Ok(()),
-            (Err(error), _) => Err(error),
+        let recorded = match recorded {
+            Ok(RecordWrite::Durable(ticket)) => ticket.await,
+            Ok(RecordWrite::Grouped(write)) => write.await,
+            Ok(RecordWrite::Written) => Ok(()),
+            Err(error) => Err(error),
         };
         let outcome = match recorded {
             Ok(()) => outcome,
@@ -141,7 +144,7 @@ impl AuditGuard<'_> {
         response: Option<&RawOutput>,
         duration: Duration,
         count: u64,
-    ) -> Result<Ticket, AuditError> {
+    ) -> Result<RecordWrite, AuditError> {
         let reason = match outcome {
             Outcome::Done(_) => String::new(),
             Outcome::Failed { failure, .. } => operator_reason(failure),
@@ -177,10 +180,26 @@ impl AuditGuard<'_> {
             waited: self.waited.total(),
         };
         let audit = self.gate.audit.as_ref().map_err(Clone::clone)?;
-        // A call that waits for fsync anyway joins the group commit.
-        let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
-        if together { audit.submit(&entry) } else { audit.append(&entry) }
+        // Where nothing can wait, and for a record that counts other calls too, it is written by itself.
+        let may_wait = self.settled && count == 1;
+        match self.gate.audit_mode {
+            AuditMode::Deny if may_wait => audit.submit(&entry).map(RecordWrite::Durable),
+            AuditMode::Deny => audit.append(&entry).map(RecordWrite::Durable),
+            AuditMode::Warn if may_wait && self.is_contended => {
+                audit.append_grouped(&entry).map(RecordWrite::Grouped)
+            }
+            AuditMode::Warn => audit.append(&entry).map(|_| RecordWrite::Written),
+        }
     }
+}
+
+/// How far the record of a call is.
+enum RecordWrite {
+    /// To be awaited: until it is on disk.
+    Durable(Ticket),
+    /// To be awaited: until it is written with those of other calls.
+    Grouped(GroupedWrite),
+    Written,
 }
 
 /// The reason for the operator: the note, or else the error code. The message may quote arguments, and records never contain those.

@@ -12,6 +12,12 @@ pub trait CallObserver: Send + Sync {
     fn call_ended(&self, call: &EndedCall<'_>);
 }
 
+/// Sees the outcome of one call before the call ends, which may take until its record is on disk.
+pub trait OutputObserver: Send + Sync {
+    /// Nothing will be added to the outcome. It is notified on the thread of the call, so it must not wait.
+    fn output_ready(&self, outcome: &Outcome);
+}
+
 /// How a call ended, without its arguments and its output.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedCall<'c> {

@@ -21,7 +21,7 @@ use crate::approved_changes::ApprovedChangesGuard;
 use crate::audit_guard::AuditGuard;
 use crate::blocking::BlockingStrategy;
 use crate::breaker::circuit_open;
-use crate::call_observer::CallObserver;
+use crate::call_observer::{CallObserver, OutputObserver};
 use crate::caller::{AuthenticatedCaller, Credential};
 use crate::escalation::{EscalationMemory, PossibleLacks, recorded};
 use crate::flow::{CallFlow, Endorsements, FlowLabelStore, FlowStage, FlowState};
@@ -144,6 +144,8 @@ pub struct CallOptions {
     pub flow_session: Option<SessionId>,
     /// Whether a person wrote the call, and no model.
     pub by_person: bool,
+    /// Notified of the outcome before the record is awaited.
+    pub output: Option<Arc<dyn OutputObserver>>,
 }
 
 impl Default for CallOptions {
@@ -168,6 +170,7 @@ impl CallOptions {
             session_ended: None,
             flow_session: None,
             by_person: false,
+            output: None,
         }
     }
 }
@@ -352,6 +355,7 @@ impl Gate {
         // A child token: the caller's token cancels this call, but cancelling this call cancels nothing else of the caller's.
         let cancelled = options.cancelled.child_token();
         let mut unsettled = self.receive(&call, &arguments, credential.unverified_caller(), &cancelled);
+        unsettled.is_contended = options.contended;
         let mut approval =
             self.decide(&mut unsettled, arguments, credential.clone(), &snapshot, (&options, None)).await;
         if let Ok(Approval::Changed(arguments)) = approval {
@@ -364,15 +368,18 @@ impl Gate {
         let mut decided = approval.and_then(|approval| match approval {
             Approval::Ready(ready) => Ok(ready),
             // A changed call is not asked about, so it is not changed again.
-            Approval::Changed(_) => Err(StageRefusal {
-                stage: Stage::Approval,
-                failure: Failure::new(ErrorCode::ApprovalDenied, "the call was changed twice"),
-            }),
+            Approval::Changed(_) => Err(StageRefusal::new(
+                Stage::Approval,
+                Failure::new(ErrorCode::ApprovalDenied, "the call was changed twice"),
+            )),
         });
         // If a person was asked, the configuration may have been replaced while the question was open: the call must also pass the current one.
-        let newer = self.current.load_full();
-        if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.was_asked) {
-            decided = decided.and_then(|ready| ready.recheck(&newer));
+        let newer;
+        if decided.as_ref().is_ok_and(|ready| ready.was_asked) {
+            newer = self.current.load_full();
+            if newer.generation != snapshot.generation {
+                decided = decided.and_then(|ready| ready.recheck(&newer));
+            }
         }
         let (outcome, response) = match decided {
             Ok(ready) => {
@@ -388,9 +395,12 @@ impl Gate {
                 }
                 (outcome, response)
             }
-            Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure }, None),
+            Err(StageRefusal { stage, failure }) => (Outcome::Failed { stage, failure: *failure }, None),
         };
         let outcome = self.release(&unsettled, outcome).await;
+        if let Some(observer) = &options.output {
+            observer.output_ready(&outcome);
+        }
         unsettled.settle(outcome, response).await
     }
 
@@ -460,7 +470,7 @@ impl Gate {
         let valid = await_in_span!(span, permitted.validate(&asking));
         let valid = span.settle(valid)?;
         let span = unsettled.span.stage(Stage::Approval);
-        let ready = await_in_span!(span, valid.approve(asking));
+        let ready = await_in_span!(span, valid.approve(&asking));
         span.settle(ready)
     }
 
@@ -477,20 +487,20 @@ impl Gate {
             Ok(who) => {
                 unsettled.caller = Arc::clone(&who.caller);
                 if let Err(failure) = snapshot.rates.admit_unknown(&who.caller.subject, name) {
-                    return StageRefusal { stage: Stage::Permission, failure };
+                    return StageRefusal::new(Stage::Permission, failure);
                 }
                 // A caller that may not use it gets the same answer as for a tool that does not exist.
                 if let Some(absent) = snapshot.registry.absent(name)
                     && who.can_see(&absent.spec)
                 {
                     unsettled.class = Some(absent.spec.class);
-                    return StageRefusal { stage: Stage::Registry, failure: absent.failure };
+                    return StageRefusal::new(Stage::Registry, absent.failure);
                 }
                 let tools = visible_tools_of(snapshot, &who);
                 let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
                 unknown_tool(name, &names)
             }
-            Err(failure) if is_token => StageRefusal { stage: Stage::Auth, failure },
+            Err(failure) if is_token => StageRefusal::new(Stage::Auth, failure),
             Err(_) => unknown_tool(name, &[]),
         }
     }
@@ -582,6 +592,7 @@ impl Gate {
             grant: None,
             cancelled,
             settled: false,
+            is_contended: false,
             waited: Arc::default(),
             session_calls: None,
             escalation: Vec::new(),

@@ -52,7 +52,7 @@ pub use approval_card::{ApprovalCard, CardBody, CardRow};
 pub use approved_changes::ExpectedChange;
 pub use blocking::BlockingStrategy;
 pub use breaker::BreakerRule;
-pub use call_observer::{CallObserver, EndedCall};
+pub use call_observer::{CallObserver, EndedCall, OutputObserver};
 pub use caller::{Credential, SessionCaller};
 pub use elicitation::{
     AskedQuestion, CallElicitor, FieldKind, FieldOption, FormField, QuestionBody, ServerAnswer,

@@ -160,7 +160,7 @@ impl Question<'_> {
         let context = bind_to_paths((self.context)(), judged);
         let (tool, arguments) = (Arc::clone(&self.tool.tool), self.arguments.clone());
         let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
-        shown.map_err(|failure| StageRefusal { stage: stage_of(&failure), failure })
+        shown.map_err(|failure| StageRefusal::new(stage_of(&failure), failure))
     }
 
     /// The request for an answer; `shown` is the digest of what it shows.
@@ -247,10 +247,7 @@ impl StageContext<'_> {
                 return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
             }
         };
-        answer.map_err(|_| StageRefusal {
-            stage: Stage::Approval,
-            failure: approval_timed_out(self.approval_timeout),
-        })
+        answer.map_err(|_| StageRefusal::new(Stage::Approval, approval_timed_out(self.approval_timeout)))
     }
 }
 

@@ -41,11 +41,18 @@ use crate::touched::TouchedNames;
 #[derive(Debug)]
 pub(crate) struct StageRefusal {
     pub(crate) stage: Stage,
-    pub(crate) failure: Failure,
+    /// In a box: the result of every stage would have its size.
+    pub(crate) failure: Box<Failure>,
+}
+
+impl StageRefusal {
+    pub(crate) fn new(stage: Stage, failure: Failure) -> Self {
+        Self { stage, failure: Box::new(failure) }
+    }
 }
 
 pub(crate) fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, StageRefusal> {
-    Err(StageRefusal { stage, failure })
+    Err(StageRefusal::new(stage, failure))
 }
 
 /// A call as it was received. Its arguments are moved out, on their way to the tool; `call` is the rest.
@@ -72,7 +79,7 @@ pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> StageRefusal {
         None if visible.is_empty() => None,
         None => Some(format!("the tools are {}", visible.join(", "))),
     };
-    StageRefusal { stage: Stage::Registry, failure }
+    StageRefusal::new(Stage::Registry, failure)
 }
 
 /// A call of a tool that exists.
@@ -126,10 +133,10 @@ impl<'g> Verified<'g> {
         self,
         calls: u64,
         asking: &StageContext<'_>,
-    ) -> Result<Permitted<'g>, StageRefusal> {
+    ) -> Result<Box<Permitted<'g>>, StageRefusal> {
         let Known { received, tool, snapshot } = &self.known;
         let (spec, who) = (tool.tool.spec(), &self.authenticated);
-        let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
+        let refused = |failure| StageRefusal::new(Stage::Permission, failure);
         // A call that a person changed was counted before the question.
         if asking.changed.is_none() {
             snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
@@ -138,14 +145,14 @@ impl<'g> Verified<'g> {
         let flow_needs_paths = asking.flow.is_some_and(|flow| flow.rule.needs_paths(&tool.flow().mounts));
         let located = if flow_needs_paths || needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, who, spec, limits, &grant, asking);
-            Some(Box::pin(locate(tool, &received.arguments, context)).await)
+            Some(Box::pin(locate(tool, &received.arguments, context)).await.map_err(Box::new))
         } else {
             None
         };
         let judged = located.as_ref().and_then(|located| located.as_ref().ok());
         authorize(snapshot, spec, who, AuthorizationInput { input: &received.arguments, judged, calls })
             .map_err(refused)?;
-        Ok(Permitted { verified: self, grant, limits, located, calls })
+        Ok(Box::new(Permitted { verified: self, grant, limits, located, calls }))
     }
 }
 
@@ -233,20 +240,23 @@ fn tool_withdrawn(operator_reason: &str) -> Failure {
         .operator_note(operator_reason)
 }
 
-/// A call that the caller may make.
+/// A call that the caller may make. In a box from here on: each stage hands it on several times.
 pub(crate) struct Permitted<'g> {
     verified: Verified<'g>,
     grant: Grant,
     limits: Limits,
     /// The resolved paths, if a rule needed them.
-    located: Option<Result<Judged, Failure>>,
+    located: Option<Result<Judged, Box<Failure>>>,
     /// How many calls its session made before.
     calls: u64,
 }
 
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments match the schema?
-    pub(crate) async fn validate(mut self, asking: &StageContext<'_>) -> Result<Valid<'g>, StageRefusal> {
+    pub(crate) async fn validate(
+        mut self: Box<Self>,
+        asking: &StageContext<'_>,
+    ) -> Result<Valid<'g>, StageRefusal> {
         let (limits, Known { received, tool, .. }) = (self.limits, &mut self.verified.known);
         let arguments = std::mem::take(&mut received.arguments);
         let deadline = Deadline { stop: &|| asking.stop(limits), cancelled: asking.cancelled };
@@ -262,7 +272,7 @@ impl<'g> Permitted<'g> {
 
 /// A call whose arguments match the schema.
 pub(crate) struct Valid<'g> {
-    permitted: Permitted<'g>,
+    permitted: Box<Permitted<'g>>,
 }
 
 /// What the stages need besides the call itself.
@@ -305,9 +315,9 @@ pub(crate) enum Approval<'g> {
 
 impl<'g> Valid<'g> {
     /// APPROVAL: asks a person where the trust level demands it. The only place that constructs an [`ApprovedCall`].
-    pub(crate) async fn approve(self, asking: StageContext<'_>) -> Result<Approval<'g>, StageRefusal> {
+    pub(crate) async fn approve(self, asking: &StageContext<'_>) -> Result<Approval<'g>, StageRefusal> {
         let Permitted { verified: Verified { known, authenticated: who }, grant, limits, located, calls } =
-            self.permitted;
+            *self.permitted;
         let Known { received: Received { call, arguments }, tool, snapshot } = known;
         let spec = tool.tool.spec();
         // Checked before asking: a person is not asked about a call that an open circuit would refuse.
@@ -316,9 +326,9 @@ impl<'g> Valid<'g> {
         {
             return refuse(Stage::Execution, circuit_open(spec.name.as_str(), rest));
         }
-        let context = || context(call.id, &who, spec, limits, &grant, &asking);
+        let context = || context(call.id, &who, spec, limits, &grant, asking);
         // A rule needed these paths and they could not be resolved: refuse.
-        let judged = located.transpose().map_err(|failure| unresolved(&asking, tool, &who, failure))?;
+        let judged = located.transpose().map_err(|failure| unresolved(asking, tool, &who, *failure))?;
         let definition = tool.definition(snapshot.generation);
         let escalated = can_escalate(spec)
             .then(|| EscalatedCall::new(&who, definition, arguments_digest(spec.name.as_str(), &arguments)));
@@ -335,7 +345,7 @@ impl<'g> Valid<'g> {
             judged: judged.as_deref(),
             reaches_hosts: !escalation.hosts.is_empty() || !lacked.hosts.is_empty(),
         };
-        let flow = judge_flow(&asking, &subject)?;
+        let flow = judge_flow(asking, &subject)?;
         let mut approved = ApprovedAs { judged, escalation, ..ApprovedAs::default() };
         // A grant answers for what it knew: that the call lacks something is another question, and so is where its targets come from.
         let is_new = lacked != Escalation::default() || flow.asks();
@@ -354,7 +364,7 @@ impl<'g> Valid<'g> {
                 context: &context,
             };
             // In a box of its own: most calls ask nothing, and each call moves the state of every question that it could ask.
-            match Box::pin(question.answer(approved, &asking)).await? {
+            match Box::pin(question.answer(approved, asking)).await? {
                 QuestionEnd::Approved(as_answered) => approved = as_answered,
                 QuestionEnd::Changed(changed) => return Ok(Approval::Changed(changed)),
             }
@@ -397,13 +407,13 @@ fn unresolved(
     if let Some(flow) = &asking.flow {
         flow.note_unresolved(tool, &who.caller.session);
     }
-    StageRefusal { stage: stage_of(&failure), failure }
+    StageRefusal::new(stage_of(&failure), failure)
 }
 
 /// Judges the information flow of a call, where it is tracked.
 fn judge_flow(asking: &StageContext<'_>, call: &FlowSubject<'_>) -> Result<FlowDecision, StageRefusal> {
     let judged = asking.flow.map_or_else(|| Ok(FlowDecision::default()), |flow| flow.judge(call));
-    judged.map_err(|failure| StageRefusal { stage: Stage::Approval, failure })
+    judged.map_err(|failure| StageRefusal::new(Stage::Approval, failure))
 }
 
 /// Of what a call lacked, that which a person may allow. Directories are looked for on the disk.
@@ -537,14 +547,14 @@ impl Ready<'_> {
     /// Checks the call again under the current configuration: an approval must not bypass a rule that was loaded while the question was open.
     pub(crate) fn recheck<'n>(self, newer: &'n Snapshot) -> Result<Box<Ready<'n>>, StageRefusal> {
         let call = &self.approved.call;
-        let refused = |failure| StageRefusal { stage: Stage::Permission, failure };
+        let refused = |failure| StageRefusal::new(Stage::Permission, failure);
         let tool = newer.registry.get(&call.tool).filter(|tool| {
             tool.definition(newer.generation) == self.tool.definition(self.snapshot.generation)
         });
         let Some(tool) = tool else { return Err(refused(tool_replaced())) };
         let caller = Arc::clone(&self.context.caller);
         let who = AuthenticatedCaller::revalidate(caller, self.by_token, self.snapshot, newer)
-            .map_err(|failure| StageRefusal { stage: Stage::Auth, failure })?;
+            .map_err(|failure| StageRefusal::new(Stage::Auth, failure))?;
         let spec = tool.tool.spec();
         let (grant, limits) = caller_limits(newer, spec, &who, self.timeout).map_err(refused)?;
         let facts = AuthorizationInput {

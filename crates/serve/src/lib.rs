@@ -6,6 +6,7 @@
 
 mod service;
 mod json_limits;
+mod future_pool;
 mod mcp;
 mod response_writer;
 mod stdio;

@@ -9,6 +9,7 @@ use toolgate_gate::{CallObserver, CallOptions, Credential};
 use toolgate_tools::{CallResponse, ProfiledGate};
 use toolgate_types::ToolCall;
 
+use crate::future_pool::FuturePool;
 use crate::mcp::{
     OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
     ToolLists, UpstreamResources,
@@ -87,6 +88,8 @@ pub struct Service {
     pub(crate) response_memory: ResponseMemoryBudget,
     /// All calls in flight, from every front end.
     pub(crate) calls: TaskTracker,
+    /// Allocations for the futures of calls.
+    pub(crate) call_futures: FuturePool<Option<CallResponse>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) state: StateGauges,
     ending: CancellationToken,
@@ -115,6 +118,7 @@ impl Service {
             concurrency: PerCallerConcurrency::default(),
             response_memory: ResponseMemoryBudget::default(),
             calls: TaskTracker::new(),
+            call_futures: FuturePool::default(),
             metrics,
             state: StateGauges::new(state),
             ending: CancellationToken::new(),

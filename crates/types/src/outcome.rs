@@ -165,6 +165,18 @@ impl Outcome {
             Self::Failed { .. } => Decision::Error,
         }
     }
+
+    /// Whether its content is known to have at most this many bytes. It is not of structured content that was not serialised yet.
+    #[must_use]
+    pub fn fits(&self, most: usize) -> bool {
+        let Self::Done(output) = self else { return true };
+        let ToolOutput { text, structured, attachments, full_text, resource, .. } = output;
+        let Structured::Raw(structured) = structured else { return false };
+        attachments.is_empty()
+            && full_text.is_none()
+            && resource.is_none()
+            && text.len().saturating_add(structured.as_str().len()) <= most
+    }
 }
 
 /// The decision in the audit record.
@@ -188,5 +200,25 @@ impl Decision {
             Self::Denied => "DENIED",
             Self::Error => "ERROR",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::structured::JsonObjectWriter;
+
+    #[test]
+    fn what_is_known_of_the_size_of_an_answer() {
+        let object = || JsonObjectWriter::with_capacity(8).field("a", &1).finish();
+        let of = |output: ToolOutput| Outcome::Done(output).fits(10);
+        assert!(of(ToolOutput::new("123", object())), "three bytes and seven");
+        assert!(!of(ToolOutput::new("1234", object())));
+        assert!(!of(ToolOutput::new("", json!({"a": 1}))), "it was not serialised");
+        assert!(!of(ToolOutput { full_text: Some(String::new()), ..ToolOutput::new("", object()) }));
+        let failure = crate::Failure::new(crate::ErrorCode::NotPermitted, "this call is not permitted");
+        assert!(Outcome::Failed { stage: Stage::Permission, failure }.fits(0));
     }
 }

@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
-use toolgate_gate::{ApprovalReply, Approver, CallOptions, ResourceRequest, Tool};
+use toolgate_gate::{ApprovalReply, Approver, CallOptions, OutputObserver, ResourceRequest, Tool};
 use toolgate_tools::CallResponse;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
@@ -64,7 +64,7 @@ enum ElicitationMode {
 
 impl ElicitationMode {
     fn of(context: &RequestContext) -> Self {
-        match (can_ask(context.client_capabilities().as_ref()), context.is_stateless()) {
+        match (can_ask(context.client_capabilities().as_deref()), context.is_stateless()) {
             (false, _) => Self::None,
             (true, false) => Self::ServerRequest,
             (true, true) => Self::InputRequired,
@@ -240,9 +240,11 @@ impl McpHandler {
             resource: wanted.resource.clone(),
             timeout: wanted.timeout,
             session_ended: Some(visitor.ended.clone()),
+            output: Some(Arc::clone(&room) as Arc<dyn OutputObserver>),
             ..CallOptions::default()
         };
-        let calling = Box::pin(self.calling(call_of(wanted, context), visitor, options));
+        let calling =
+            self.service.call_futures.boxed(self.calling(call_of(wanted, context), visitor, options));
         RunningCall { future: calling, tool, cancelled, questions, progress: relay, logs, permit: room }
     }
 
@@ -269,7 +271,7 @@ impl McpHandler {
         visitor: &ClientIdentity,
         room: &Arc<ConcurrencyPermit>,
     ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<PendingQuestion>>) {
-        let (room, can_open) = (Arc::clone(room), can_open(context.client_capabilities().as_ref()));
+        let (room, can_open) = (Arc::clone(room), can_open(context.client_capabilities().as_deref()));
         match way {
             ElicitationMode::None => (Arc::new(CannotAsk), None),
             ElicitationMode::ServerRequest => {
@@ -313,7 +315,7 @@ impl McpHandler {
             tokio::select! {
                 biased;
                 called = &mut running.future => break called,
-                asked = RunningCall::question(&mut running.questions) => match self.park(running, asked, bond, can_open(context.client_capabilities().as_ref())) {
+                asked = RunningCall::question(&mut running.questions) => match self.park(running, asked, bond, can_open(context.client_capabilities().as_deref())) {
                     Ok(question) => return Ok(CallState::InputRequired(question)),
                     Err(back) => running = *back,
                 },
@@ -322,6 +324,7 @@ impl McpHandler {
                 () = self.cancelled(context), if !running.cancelled.is_cancelled() => running.cancelled.cancel(),
             }
         };
+        self.service.call_futures.keep(running.future);
         drop(logging);
         if let Some(logs) = &logs {
             Box::pin(logs.flush(&context.client)).await;

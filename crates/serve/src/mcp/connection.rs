@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmcp::model::{InitializeRequestParams, Tool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use toolgate_gate::LogSeverity;
+use toolgate_gate::{LogSeverity, OutputObserver};
+use toolgate_types::Outcome;
 
 use crate::mcp::client_sink::ServerRequests;
 use crate::mcp::subscriptions::SubscribedResources;
 
 /// Maximum weight of calls on one connection whose responses are held in memory.
 const MAX_CALL_WEIGHT: usize = 8;
+
+/// A call with a response up to this size counts only until the response is there: not while its record is being written, nor while the client does
+/// not read. A connection has at most a thousand requests in flight, so this is at most 16 MiB.
+const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// How much a call counts against [`MAX_CALL_WEIGHT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +161,19 @@ impl ConcurrencyPermit {
     }
 }
 
+impl OutputObserver for ConcurrencyPermit {
+    /// The calls of a connection share one `fsync` of their records as far as they may wait for it together.
+    fn output_ready(&self, outcome: &Outcome) {
+        if outcome.fits(MAX_UNCOUNTED_BYTES) {
+            self.release();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use toolgate_types::{JsonObjectWriter, ToolOutput};
+
     use super::*;
 
     impl McpConnection {
@@ -183,6 +199,19 @@ mod tests {
             let connection = McpConnection::default();
             let taken: Vec<_> = std::iter::from_fn(|| connection.try_acquire(size)).collect();
             assert_eq!(taken.len(), most, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_answer_counts_until_it_is_there_and_a_large_one_longer() {
+        let connection = McpConnection::default();
+        let large = "a".repeat(MAX_UNCOUNTED_BYTES + 1);
+        for (text, is_free) in [("a", true), (&*large, false)] {
+            let permit = connection.try_acquire(CallWeight::Large);
+            let permit = ConcurrencyPermit { held: Mutex::new(permit) };
+            let structured = JsonObjectWriter::with_capacity(8).finish();
+            permit.output_ready(&Outcome::Done(ToolOutput::new(text, structured)));
+            assert_eq!(connection.weights.available_permits() == MAX_CALL_WEIGHT, is_free, "{}", text.len());
         }
     }
 }

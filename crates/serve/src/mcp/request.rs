@@ -1,5 +1,6 @@
 //! A request of a client: its method with typed parameters, and what is known about it.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
@@ -253,6 +254,7 @@ pub(crate) struct RequestContext {
     pub(crate) is_contended: bool,
     /// What was negotiated with `initialize`.
     pub(crate) session: Option<Arc<InitializeRequestParams>>,
+    is_stateless: bool,
     held: Mutex<HeldPermits>,
 }
 
@@ -265,18 +267,20 @@ impl RequestContext {
         session: Option<Arc<InitializeRequestParams>>,
     ) -> Self {
         let (cancelled, held) = (CancellationToken::new(), Mutex::default());
-        Self { id, meta, identity, cancelled, client, is_contended: false, session, held }
+        let is_stateless =
+            meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS.as_str());
+        Self { id, meta, identity, cancelled, client, is_contended: false, session, is_stateless, held }
     }
 
     /// What the client can do, as this request or its session says.
-    pub(crate) fn client_capabilities(&self) -> Option<ClientCapabilities> {
-        let of_session = || self.session.as_ref().map(|session| session.capabilities.clone());
-        self.meta.client_capabilities().or_else(of_session)
+    pub(crate) fn client_capabilities(&self) -> Option<Cow<'_, ClientCapabilities>> {
+        let of_session = || self.session.as_ref().map(|session| Cow::Borrowed(&session.capabilities));
+        self.meta.client_capabilities().map(Cow::Owned).or_else(of_session)
     }
 
     /// Whether it uses the stateless protocol (2026-07-28 or later). A session never does.
     pub(crate) fn is_stateless(&self) -> bool {
-        self.meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS.as_str())
+        self.is_stateless
     }
 
     /// Checks the version that a request names, and that one without a session brings what it must.
@@ -295,8 +299,11 @@ impl RequestContext {
         let needs_meta = self.is_stateless()
             || matches!(request, McpRequest::Discover)
             || (self.session.is_none() && !is_ping);
+        if !needs_meta {
+            return Ok(());
+        }
         let missing = self.meta.missing_required_keys(STATELESS);
-        if !needs_meta || missing.is_empty() {
+        if missing.is_empty() {
             return Ok(());
         }
         let missing = missing.join(", ");

@@ -1,6 +1,5 @@
 //! A call of the gate in flight.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -9,13 +8,14 @@ use tokio_util::task::TaskTracker;
 use toolgate_gate::Tool;
 use toolgate_tools::CallResponse;
 
+use crate::future_pool::PooledFuture;
 use crate::mcp::approval::PendingQuestion;
 use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
 
 /// The future of a call; `None` if its task panicked.
-pub(crate) type CallFuture = Pin<Box<dyn Future<Output = Option<CallResponse>> + Send>>;
+pub(crate) type CallFuture = PooledFuture<Option<CallResponse>>;
 
 /// A call in flight.
 pub(crate) struct RunningCall {
@@ -37,7 +37,7 @@ impl RunningCall {
     /// Continues the call in a task of its own, because its client disconnects.
     pub(crate) fn detach(mut self, calls: &TaskTracker) -> Self {
         let handle = calls.spawn(self.future);
-        self.future = Box::pin(async move { handle.await.ok().flatten() });
+        self.future = CallFuture::new(async move { handle.await.ok().flatten() });
         self
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rmcp::model::{ErrorData, RequestId, RequestMetaObject, ServerJsonRpcMessage};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
@@ -29,6 +28,7 @@ use crate::stdio::descriptor::{Descriptor, IoDirection};
 use crate::stdio::in_flight::{InFlightRequests, RejectReason};
 use crate::stdio::lines::{InputLine, InputLines};
 use crate::stdio::output::{FlushState, OutputBuffer};
+use crate::stdio::running_requests::{RequestFuture, RunningRequests};
 
 /// Maximum length of a line.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
@@ -96,22 +96,23 @@ impl StdioConnection {
 
     /// Serves the client until it closes its end and every request has ended.
     pub(super) async fn run(mut self) {
-        let mut running = FuturesUnordered::new();
+        let mut running = RunningRequests::default();
         loop {
             let mut has_more = true;
             for _ in 0..MAX_LINES_PER_TURN {
-                match self.next_request() {
-                    NextLine::Request(request, context) => {
-                        running.push(self.handler.clone().serve(*request, *context));
+                match self.next_request(&running) {
+                    // Before the next line is read: it may follow from this one, as all do from `initialize`.
+                    NextLine::Request(request) => {
+                        if let Some(answered) = running.begin(request).await {
+                            self.respond(answered);
+                        }
                     }
-                    NextLine::Handled => continue,
+                    NextLine::Handled => {}
                     NextLine::None => {
                         has_more = false;
                         break;
                     }
                 }
-                // Before the next line is read: it may follow from this one, as all do from `initialize`.
-                self.respond_to_ready(&mut running).await;
             }
             self.respond_to_ready(&mut running).await;
             self.put_messages();
@@ -137,7 +138,7 @@ impl StdioConnection {
     }
 
     /// Reads the next line. A request is returned, everything else is handled.
-    fn next_request(&mut self) -> NextLine {
+    fn next_request(&mut self, running: &RunningRequests) -> NextLine {
         if self.is_full() {
             return NextLine::None;
         }
@@ -158,7 +159,9 @@ impl StdioConnection {
         };
         let received = decode(line).map(ReceivedMessage::from);
         match received {
-            Ok(ReceivedMessage::Request { id, request, meta }) => return self.begin(id, request, meta),
+            Ok(ReceivedMessage::Request { id, request, meta }) => {
+                return self.begin(id, request, meta, running);
+            }
             // A cancelled request gets no response.
             Ok(ReceivedMessage::Cancelled(id)) => self.requests.cancel(&id),
             Ok(ReceivedMessage::Initialized) if self.handler.connection.session().is_some() => {
@@ -173,7 +176,13 @@ impl StdioConnection {
     }
 
     /// Registers a request.
-    fn begin(&mut self, id: RequestId, request: McpRequest, meta: RequestMetaObject) -> NextLine {
+    fn begin(
+        &mut self,
+        id: RequestId,
+        request: McpRequest,
+        meta: RequestMetaObject,
+        running: &RunningRequests,
+    ) -> NextLine {
         if let Err(why) = self.requests.check(&id) {
             let error = match why {
                 RejectReason::DuplicateId => duplicate_id(),
@@ -189,16 +198,13 @@ impl StdioConnection {
             RequestContext::new(id.clone(), meta, identity, client, self.handler.connection.session());
         context.is_contended = is_contended;
         self.requests.open(id, context.cancelled.clone());
-        NextLine::Request(Box::new(request), Box::new(context))
+        NextLine::Request(running.boxed(self.handler.clone().serve(request, context)))
     }
 
     /// Polls the requests that can make progress, and buffers the responses of those that have ended.
-    async fn respond_to_ready(
-        &mut self,
-        running: &mut FuturesUnordered<impl Future<Output = AnsweredRequest>>,
-    ) {
+    async fn respond_to_ready(&mut self, running: &mut RunningRequests) {
         poll_fn(|context| {
-            while let Poll::Ready(Some(answered)) = running.poll_next_unpin(context) {
+            while let Poll::Ready(Some(answered)) = running.poll_next(context) {
                 self.respond(answered);
             }
             Poll::Ready(())
@@ -284,7 +290,7 @@ impl StdioConnection {
     }
 
     /// Waits for input, output, a running request, a message of the gate, or shutdown.
-    async fn wait(&mut self, running: &mut FuturesUnordered<impl Future<Output = AnsweredRequest>>) {
+    async fn wait(&mut self, running: &mut RunningRequests) {
         self.watch_for_stall();
         let (reads, writes, is_full) =
             (!self.ended && !self.is_full(), !self.output.is_empty(), self.is_full());
@@ -299,7 +305,7 @@ impl StdioConnection {
             () = tokio::time::sleep_until(given_up.unwrap_or_else(Instant::now)), if given_up.is_some() => {
                 self.output.abandon();
             }
-            Some(answered) = running.next(), if !running.is_empty() => self.respond(answered),
+            Some(answered) = poll_fn(|context| running.poll_next(context)), if !running.is_empty() => self.respond(answered),
             Some(message) = messages.recv(), if !is_full => self.put(&message),
             count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
                 self.end();
@@ -310,7 +316,7 @@ impl StdioConnection {
 
 /// What a line was.
 enum NextLine {
-    Request(Box<McpRequest>, Box<RequestContext>),
+    Request(RequestFuture),
     /// Anything else.
     Handled,
     /// No line can be handled now.

@@ -6,6 +6,7 @@ mod in_flight;
 mod descriptor;
 mod lines;
 mod output;
+mod running_requests;
 mod connection;
 
 use std::os::fd::OwnedFd;

@@ -249,7 +249,7 @@ mod tests {
     fn parked(owner: u8) -> (ParkedCall, oneshot::Receiver<ApprovalReply>) {
         let (reply, answer) = oneshot::channel();
         let running = RunningCall {
-            future: Box::pin(std::future::pending()),
+            future: crate::mcp::running_call::CallFuture::new(std::future::pending()),
             tool: None,
             cancelled: CancellationToken::new(),
             questions: None,
