@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_workspace::WorkspaceError;
 use toolgate_workspace::internals::{
     ConfigVerdict, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifact, ProtectedArtifactKind, RepositoryPart,
@@ -51,7 +51,7 @@ impl ConfinedMount<'_> {
     ///
     /// # Errors
     /// A tree that cannot be walked.
-    pub fn scan_after_run(&self, stop: &Cancellation) -> Result<PostRunScan, WorkspaceError> {
+    pub fn scan_after_run(&self, stop: &Deadline) -> Result<PostRunScan, WorkspaceError> {
         if !self.writable {
             return Ok(PostRunScan::default());
         }

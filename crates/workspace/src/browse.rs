@@ -288,7 +288,7 @@ mod tests {
 
     use proptest::prelude::*;
     use toolgate_search::EntryKind;
-    use toolgate_types::Cancellation;
+    use toolgate_types::Deadline;
 
     use super::*;
     use crate::testing::{mount, view};
@@ -333,7 +333,7 @@ mod tests {
             denying.clone(),
         );
         let nested = Workspace::new(vec![with(MountRules::new(), root), inner.unwrap()]).unwrap();
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let listed = |workspace: &Workspace, grant: Option<&dyn PathGrant>| {
             let view = WorkspaceView { grant, ..view(workspace, &stop) };
             let listed = view.list("f", &EVERYTHING).unwrap();

@@ -493,7 +493,7 @@ fn kind_name(kind: FileType) -> &'static str {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use toolgate_types::Cancellation;
+    use toolgate_types::Deadline;
 
     use super::*;
     use crate::Workspace;
@@ -511,7 +511,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("src", root.join("link")).unwrap();
         std::os::unix::fs::symlink("a.rs", root.join("src/link.rs")).unwrap();
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let is_quick = |workspace: &Workspace, path: &str| {
             let view = view(workspace, &stop);
             let requested = view.request(path).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolgate_types::{Cancellation, Limits};
+use toolgate_types::{Deadline, Limits};
 
 use crate::autorun_files::triggers_execution;
 use crate::autorun_targets::is_target;
@@ -111,8 +111,8 @@ pub struct WorkspaceView<'a> {
     pub limits: &'a Limits,
     /// The granted files, where the caller was granted only some.
     pub grant: Option<&'a dyn PathGrant>,
-    /// Cancellation of the call.
-    pub stop: &'a Cancellation,
+    /// Deadline of the call.
+    pub stop: &'a Deadline,
     /// The one protected file, with its alias, that this call may change nevertheless.
     pub unlocked: Option<&'a str>,
 }
