@@ -1,5 +1,6 @@
 //! The Model Context Protocol in front of the gate, independent of the transport.
 
+pub(crate) mod object_json;
 pub(crate) mod message;
 pub(crate) mod request;
 pub(crate) mod client_sink;
