@@ -14,8 +14,8 @@ use toolgate_types::Deadline;
 use toolgate_workspace::WorkspaceError;
 use toolgate_workspace::internals::{
     ConfigVerdict, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifact, ProtectedArtifactKind, RepositoryPart,
-    autorun_kind, ends_at_autorun_file, fold, has_name, identify_place, identity, is_denied_by_name, is_head,
-    is_repository, judge, new_targets, part, read_small,
+    autorun_kind, ends_at_autorun_file, fold, has_name, identify_place, identity, is_head, is_repository,
+    judge, new_targets, part, read_small,
 };
 
 use crate::ConfinedMount;
@@ -288,9 +288,8 @@ impl PostRunScanner<'_> {
             || is_sequencer_file(&fold(place))
             || self.ground.is_protected_place(place)
             || self.ground.is_above_protected_place(place)
-            || is_denied_by_name(place, false)
             || ends_at_autorun_file(&fold(place), false)
-            || self.ground.is_denied_by_operator(place)
+            || self.ground.denied(place, false).is_some()
     }
 
     fn file(

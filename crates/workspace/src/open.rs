@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
+use crate::deny_list::Above;
 use crate::error::WorkspaceError;
 use crate::file_target::{same_file, too_many_conflicts};
 use crate::location::real_location;
@@ -162,7 +163,8 @@ fn open_without_links(view: &WorkspaceView<'_>, requested: &RequestedPath<'_>) -
         return None;
     }
     // Judged once, before opening, as a file: what is denied as a directory is denied as a file too.
-    let is_reachable = mount.rules().verdict(named, false, view.grant) == PathVerdict::Reachable
+    let is_reachable = mount.rules().verdict(named, false, view.grant, Above::Unjudged)
+        == PathVerdict::Reachable
         && view.grant.is_none_or(|grant| grant.may_open(mount.alias(), named, false));
     is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
@@ -193,8 +195,10 @@ fn check_name(
     named: &Path,
     is_directory: bool,
 ) -> Result<(), WorkspaceError> {
-    match mount.rules().denying_rule(named, is_directory) {
-        Some(rule) => Err(WorkspaceError::Denied { path: requested.shown.to_string(), rule }),
+    match mount.rules().denied(named, is_directory, Above::Unjudged) {
+        Some(rule) => {
+            Err(WorkspaceError::Denied { path: requested.shown.to_string(), rule: rule.to_string() })
+        }
         None => Ok(()),
     }
 }
