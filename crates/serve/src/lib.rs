@@ -6,6 +6,7 @@
 
 mod service;
 mod json_limits;
+mod admission;
 mod mcp;
 mod response_writer;
 mod stdio;

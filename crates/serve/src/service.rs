@@ -9,10 +9,8 @@ use toolgate_gate::{CallObserver, CallOptions, Credential};
 use toolgate_tools::{CallResponse, ProfiledGate};
 use toolgate_types::ToolCall;
 
-use crate::mcp::{
-    OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
-    ToolLists, UpstreamResources,
-};
+use crate::admission::{CallerLimit, ResponseBytesLimit};
+use crate::mcp::{OutputStore, ParkedCalls, ResourceSource, StateSealer, ToolLists, UpstreamResources};
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
 use crate::traffic::TrafficSnapshot;
@@ -82,9 +80,9 @@ pub struct Service {
     pub(crate) parked: ParkedCalls,
     pub(crate) sealer: StateSealer,
     /// Limits how many calls each caller may have in flight.
-    pub(crate) concurrency: PerCallerConcurrency,
+    pub(crate) caller_limit: CallerLimit,
     /// Limits the memory of long responses that are not sent yet.
-    pub(crate) response_memory: ResponseMemoryBudget,
+    pub(crate) response_bytes: ResponseBytesLimit,
     /// All calls in flight, from every front end.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Arc<Metrics>,
@@ -112,8 +110,8 @@ impl Service {
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
             sealer: StateSealer::new(),
-            concurrency: PerCallerConcurrency::default(),
-            response_memory: ResponseMemoryBudget::default(),
+            caller_limit: CallerLimit::default(),
+            response_bytes: ResponseBytesLimit::default(),
             calls: TaskTracker::new(),
             metrics,
             state: StateGauges::new(state),

@@ -14,13 +14,12 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{ConcurrencyPermit, ResponseBytesPermit};
 use crate::mcp::ClientIdentity;
 use crate::mcp::client_sink::ClientSink;
-use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::log_messages::LogLevelRequest;
 use crate::mcp::message::IncomingMessage;
 use crate::mcp::object_json::ObjectJson;
-use crate::mcp::response_memory::BudgetPermit;
 
 /// The first protocol version without sessions.
 pub(crate) const STATELESS: &ProtocolVersion = &ProtocolVersion::V_2026_07_28;
@@ -208,7 +207,7 @@ pub(crate) struct HeldPermits {
     /// Of the connection.
     pub(crate) connection: Option<OwnedSemaphorePermit>,
     /// Of the memory for long responses.
-    pub(crate) memory: Option<BudgetPermit>,
+    pub(crate) memory: Option<ResponseBytesPermit>,
 }
 
 /// A request that is being answered.
@@ -285,7 +284,7 @@ impl RequestContext {
     }
 
     /// Holds memory until the response is written.
-    pub(crate) fn hold_memory(&self, memory: BudgetPermit) {
+    pub(crate) fn hold_memory(&self, memory: ResponseBytesPermit) {
         self.held().memory = Some(memory);
     }
 
