@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use toolgate_benches::{in_turns, report};
 use toolgate_confine::{ConfineRequest, confine};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_workspace::{HardLinks, Mount, MountAccess, MountRules, Workspace};
 
 const ROUNDS: usize = 25;
@@ -39,7 +39,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     };
     let workspace = mounted(MountRules::new());
     let run = |workspace: &Workspace| {
-        let confined = confine(workspace, &[WANTED], None, &Cancellation::never()).unwrap();
+        let confined = confine(workspace, &[WANTED], None, &Deadline::never()).unwrap();
         assert_eq!(confined.first().unwrap().overlays().len(), 14);
     };
     let (ours, floor) = in_turns(ROUNDS, || run(&workspace), || assert_eq!(count(tree), files + 8));
@@ -55,10 +55,9 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let globs = mounted(MountRules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
     let (ours, floor) = in_turns(ROUNDS, || run(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
-    let confined = confine(&workspace, &[WANTED], None, &Cancellation::never()).unwrap();
-    let strays = || {
-        assert_eq!(confined.first().unwrap().scan_after_run(&Cancellation::never()).unwrap().found.len(), 0)
-    };
+    let confined = confine(&workspace, &[WANTED], None, &Deadline::never()).unwrap();
+    let strays =
+        || assert_eq!(confined.first().unwrap().scan_after_run(&Deadline::never()).unwrap().found.len(), 0);
     let (ours, floor) = in_turns(ROUNDS, strays, || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
 }

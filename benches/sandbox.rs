@@ -17,7 +17,7 @@ use toolgate_sandbox::{
     BindMount, CapturedStdio, CommandStdio, Exit, Job, Network, OnOutputLimit, ResourceLimits, Sandbox,
     SandboxOptions,
 };
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 fn main() {
     let scratch = tempfile::tempdir_in(".").unwrap();
@@ -47,7 +47,7 @@ fn main() {
             limits: ResourceLimits::default(),
             disk_is_short: None,
         };
-        let ended = sandbox.run(&job, &Cancellation::never(), &mut |_, _| ()).unwrap();
+        let ended = sandbox.run(&job, &Deadline::never(), &mut |_, _| ()).unwrap();
         assert_eq!(ended.exit, Exit::Code(0));
     };
     let spawned = || assert!(Command::new("/bin/true").status().unwrap().success());

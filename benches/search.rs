@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use toolgate_benches::{Bench, in_turns, report};
 use toolgate_search::{FindOptions, SearchOptions, SearchTarget, WalkRoot, find, search};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 const ROUNDS: usize = 25;
 const NEEDLE: &str = "zyzzyva";
@@ -40,13 +40,9 @@ fn main() {
         options.regex = regex;
         options.case_sensitive = what != "rare literal, any case";
         let ours = || {
-            let found = search(
-                SearchTarget::Tree(WalkRoot::root(&root)),
-                &everything,
-                &options,
-                &Cancellation::never(),
-            )
-            .unwrap();
+            let found =
+                search(SearchTarget::Tree(WalkRoot::root(&root)), &everything, &options, &Deadline::never())
+                    .unwrap();
             assert_eq!(found.stats.files_searched, 20_000);
             assert_eq!(found.matches.len(), 5, "{what}");
         };
@@ -60,7 +56,7 @@ fn main() {
     let options = FindOptions { max_results: 100_000, ..FindOptions::new("file00*.txt") };
     against_ripgrep("find by name", &tree, &["--files", "-g", "file00*.txt"], &|| {
         assert_eq!(
-            find(WalkRoot::root(&root), &everything, &options, &Cancellation::never()).unwrap().paths.len(),
+            find(WalkRoot::root(&root), &everything, &options, &Deadline::never()).unwrap().paths.len(),
             4000
         );
     });

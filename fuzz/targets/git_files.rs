@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_confine::{confine, ConfineRequest};
 use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
@@ -42,7 +42,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
         Mount::new("@project", File::open(root).unwrap(), root, MountAccess::ReadWrite, rules).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
     let wanted = [ConfineRequest { alias: "@project", writable: true }];
-    let confined = confine(&workspace, &wanted, None, &Cancellation::never());
+    let confined = confine(&workspace, &wanted, None, &Deadline::never());
     // A rule may mask it together with a directory around it.
     if let Some(confined) = confined.ok().filter(|_| deny.is_empty() && scope.is_empty()) {
         let is_covered = confined[0].overlays().iter().any(|cover| cover.path() == Path::new(".git"));

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_tools::Profile;
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_workspace::{
     FileContent, ListOptions, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, ReadRequest,
     Workspace, WorkspaceView,
@@ -52,7 +52,7 @@ fuzz_target!(|input: (bool, u8, &str)| {
     let (alias_only, operation, path) = input;
     let scene = scene();
     let limits = Profile::NATIVE.limits();
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let style = if alias_only { PathStyle::AliasOnly } else { PathStyle::Free };
     let view = WorkspaceView {
         workspace: &scene.workspace,

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall, RecordedOutcome};
 use toolgate_tools::{CallResponse, Fault, PLAN_TOOL, Plan, ProfiledGate, ProgressBuffer};
-use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
+use toolgate_types::{CallId, Deadline, Decision, ErrorCode, Failure, Stage, ToolCall};
 use tracing::Instrument as _;
 
 use crate::arguments::{self, ParsedArguments};
@@ -19,7 +19,6 @@ use crate::progress_forwarder::ProgressForwarder;
 use crate::reporting_approver::ReportingApprover;
 use crate::step::CallIds;
 use crate::tool_catalogue::ToolCatalogue;
-use crate::turn_deadline::TurnDeadline;
 
 /// A longer structured answer is not included in the event.
 const MAX_STRUCTURED_BYTES: usize = 4096;
@@ -38,7 +37,7 @@ pub(crate) struct CallRunner<'a> {
     pub(crate) message_id: &'a MessageId,
     pub(crate) ids: &'a CallIds,
     /// Does not run while a person is asked.
-    pub(crate) deadline: &'a TurnDeadline,
+    pub(crate) deadline: &'a Deadline,
 }
 
 /// A call in flight. Dropping it cancels the call.
@@ -110,7 +109,7 @@ impl CallRunner<'_> {
     }
 
     /// Waits for the end of a call. At the turn's deadline or cancellation it is cancelled, and ends soon after.
-    pub(crate) async fn finish(&self, started: InFlightCall, patience: &TurnDeadline) -> AnsweredCall {
+    pub(crate) async fn finish(&self, started: InFlightCall, deadline: &Deadline) -> AnsweredCall {
         let InFlightCall {
             call,
             id,
@@ -125,7 +124,7 @@ impl CallRunner<'_> {
             tokio::select! {
                 biased;
                 called = &mut running => break called,
-                _ = patience.expired(), if !cancelled.is_cancelled() => cancelled.cancel(),
+                _ = deadline.over(), if !cancelled.is_cancelled() => cancelled.cancel(),
                 _ = tick.tick() => relay.flush(),
             }
         };

@@ -38,7 +38,7 @@ impl TurnRunner<'_> {
         let is_done = self.summarise().await?;
         let after = self.estimate();
         (self.turn.events)(self.context.usage_event(after));
-        Ok(match (is_done, self.deadline.check()) {
+        Ok(match (is_done, self.deadlines.steps.reason()) {
             (true, _) => Compaction::Done { before, after },
             (false, Some(_)) => Compaction::Stopped,
             (false, None) => Compaction::NothingSaved,
@@ -135,7 +135,7 @@ impl TurnRunner<'_> {
         let mut messages = self.shown_messages().into_owned();
         messages.push(Message::user(messages::SUMMARY_PROMPT.to_owned()));
         let request = self.request(&messages, ToolChoice::None);
-        let (stepped, usage) = self.model_client(false).step(request, &self.deadline).await;
+        let (stepped, usage) = self.model_client(false).step(request, &self.deadlines.steps).await;
         self.add_usage(usage);
         match stepped {
             StepOutcome::Finished { message, .. } if message.calls().next().is_none() => {

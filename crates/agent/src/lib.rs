@@ -17,7 +17,6 @@ mod turn_outcome;
 
 // Limits and messages.
 mod messages;
-mod turn_deadline;
 mod trace;
 mod loop_detection;
 mod context_window;

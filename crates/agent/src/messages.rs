@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use toolgate_llm::{FinishReason, UserImage};
-use toolgate_types::{ErrorCode, Failure};
+use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
-use crate::turn_deadline::TurnInterruption;
 use crate::turn_outcome::EndReason;
 
 /// The result of a call that was in flight when the process ended.
@@ -163,10 +162,10 @@ pub(crate) fn tools_disabled() -> Failure {
 }
 
 /// Why calls after an interruption are not made.
-pub(crate) fn skipped_after_interruption(stopped: TurnInterruption) -> Failure {
+pub(crate) fn skipped_after_interruption(stopped: CancellationReason) -> Failure {
     let why = match stopped {
-        TurnInterruption::Cancelled => "not made: cancelled by the person",
-        TurnInterruption::TimedOut => "not made: the time for this turn is up",
+        CancellationReason::Cancelled => "not made: cancelled by the person",
+        CancellationReason::Deadline => "not made: the time for this turn is up",
     };
     Failure::new(ErrorCode::Cancelled, why)
 }

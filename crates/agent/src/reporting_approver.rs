@@ -8,10 +8,9 @@ use toolgate_gate::{
     ApprovalReply, ApprovalRequest, Approver, EscalationOffer, PreviewBody, ServerAnswer, ServerQuestion,
 };
 use toolgate_text::confusables::Charset;
-use toolgate_types::CallId;
+use toolgate_types::{CallId, Deadline};
 
 use crate::event::{ChatEvent, EscalationChoice, EventSink, MessageId, ToolConfirm};
-use crate::turn_deadline::TurnDeadline;
 
 /// Delegates to an approver, and emits the request.
 pub(crate) struct ReportingApprover {
@@ -20,7 +19,7 @@ pub(crate) struct ReportingApprover {
     pub(crate) message_id: MessageId,
     pub(crate) input: Value,
     /// The deadline of the turn, which does not run while a question is open.
-    pub(crate) deadline: TurnDeadline,
+    pub(crate) deadline: Deadline,
 }
 
 impl Approver for ReportingApprover {

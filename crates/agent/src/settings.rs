@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use toolgate_llm::{RetryPolicy, ThinkingMode};
 use toolgate_tools::{ConversationDefaults, Profile};
-use toolgate_types::{OnFull, OnViolation};
+use toolgate_types::{Deadline, OnFull, OnViolation};
 
 use crate::system_prompt::PromptEnvironment;
-use crate::turn_deadline::TurnTimeout;
+use crate::turn::TurnDeadlines;
 
 /// The settings of a conversation. Every limit ends in one final step without tools, so that the user gets an answer.
 #[derive(Clone, Debug)]
@@ -131,9 +132,14 @@ impl AgentSettings {
         })
     }
 
-    /// The same, with the part for the final step.
-    pub(crate) fn turn_timeouts(&self, has_tools: bool) -> TurnTimeout {
-        let whole = self.turn_timeout(has_tools);
-        TurnTimeout { total: whole, final_step_reserve: self.grace.min(whole / 4) }
+    /// The deadlines of a turn that began at an instant, and ends with `base`. A part of the timeout is reserved for the final step, so that the turn
+    /// with its final step stays within it.
+    pub(crate) fn turn_deadlines(&self, base: &Deadline, began: Instant, has_tools: bool) -> TurnDeadlines {
+        let total = self.turn_timeout(has_tools);
+        let reserve = self.grace.min(total / 4);
+        TurnDeadlines {
+            steps: base.child_at(began.checked_add(total.saturating_sub(reserve))),
+            final_step: base.child_at(began.checked_add(total)),
+        }
     }
 }

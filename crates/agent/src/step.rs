@@ -8,12 +8,11 @@ use toolgate_llm::{
     AssistantMessage, CallKey, ErrorKind, FinishReason, Provider, ProviderError, RetryPolicy, StepEvent,
     StepEvents, StepRequest, Usage,
 };
-use toolgate_types::CallId;
+use toolgate_types::{CallId, CancellationReason, Deadline};
 use tracing::{Instrument as _, Span};
 
 use crate::event::{ChatEvent, EventSink, MessageId};
 use crate::trace::{chat_span, record_error, record_usage};
-use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 
 /// The gate's ids for the calls of a message, by the model's ids. They are assigned when a call begins to stream, so that its input can be followed.
 pub(crate) type CallIds = HashMap<String, CallId>;
@@ -23,7 +22,7 @@ pub(crate) enum StepOutcome {
     /// A complete message, with the usage of the attempt that produced it. Only a complete message contains calls.
     Finished { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage, usage: Usage },
     /// Interrupted; with the text until then.
-    Stopped { stopped: TurnInterruption, text: String },
+    Stopped { stopped: CancellationReason, text: String },
     /// Failed after all attempts.
     Failed(ProviderError),
 }
@@ -53,17 +52,13 @@ struct StepAttempt<'a> {
 
 enum AttemptResult {
     Finished { reason: FinishReason, message: AssistantMessage },
-    Stopped(TurnInterruption),
+    Stopped(CancellationReason),
     Failed(ProviderError),
 }
 
 impl ModelClient<'_> {
     /// One step. Also returns the total usage of all attempts: failed ones are paid for too.
-    pub(crate) async fn step(
-        &self,
-        request: StepRequest<'_>,
-        patience: &TurnDeadline,
-    ) -> (StepOutcome, Usage) {
+    pub(crate) async fn step(&self, request: StepRequest<'_>, deadline: &Deadline) -> (StepOutcome, Usage) {
         let mut attempt = 1;
         let mut all = Usage::default();
         loop {
@@ -77,7 +72,7 @@ impl ModelClient<'_> {
                 usage: Usage::default(),
             };
             let span = chat_span(self.provider.model());
-            let tried = this.run(request, patience).instrument(span.clone()).await;
+            let tried = this.run(request, deadline).instrument(span.clone()).await;
             record_attempt(&span, &tried, this.usage);
             drop(span);
             let StepAttempt { id, text, calls, was_shown, usage, .. } = this;
@@ -89,7 +84,7 @@ impl ModelClient<'_> {
                 AttemptResult::Stopped(stopped) => return (StepOutcome::Stopped { stopped, text }, all),
                 AttemptResult::Failed(error) => error,
             };
-            let wait = self.retry_delay(&error, attempt, patience);
+            let wait = self.retry_delay(&error, attempt, deadline);
             // A conversation that is too long is compacted by the caller, so this is not an error yet.
             if error.kind != ErrorKind::ContextExceeded || was_shown {
                 (self.events)(ChatEvent::Error {
@@ -102,7 +97,7 @@ impl ModelClient<'_> {
                 });
             }
             let Some(wait) = wait else { return (StepOutcome::Failed(error), all) };
-            if let Err(stopped) = patience.wait(tokio::time::sleep(wait)).await {
+            if let Err(stopped) = deadline.wait(tokio::time::sleep(wait)).await {
                 return (StepOutcome::Stopped { stopped, text: String::new() }, all);
             }
             attempt += 1;
@@ -110,22 +105,22 @@ impl ModelClient<'_> {
     }
 
     /// The delay before the next attempt; `None` without one.
-    fn retry_delay(&self, error: &ProviderError, attempt: u32, patience: &TurnDeadline) -> Option<Duration> {
+    fn retry_delay(&self, error: &ProviderError, attempt: u32, deadline: &Deadline) -> Option<Duration> {
         if attempt >= self.max_attempts {
             return None;
         }
-        self.retry.delay(attempt, error).filter(|wait| *wait < patience.remaining())
+        self.retry.delay(attempt, error).filter(|wait| deadline.left().is_none_or(|left| *wait < left))
     }
 }
 
 impl StepAttempt<'_> {
-    async fn run(&mut self, request: StepRequest<'_>, patience: &TurnDeadline) -> AttemptResult {
+    async fn run(&mut self, request: StepRequest<'_>, deadline: &Deadline) -> AttemptResult {
         // No attempt starts after the deadline.
-        if let Some(stopped) = patience.check() {
+        if let Some(stopped) = deadline.reason() {
             return AttemptResult::Stopped(stopped);
         }
         // One timer for the whole step: a stream has thousands of events.
-        let mut over = pin!(patience.expired());
+        let mut over = pin!(deadline.over());
         let events = tokio::select! {
             biased;
             stopped = &mut over => return AttemptResult::Stopped(stopped),
@@ -140,7 +135,7 @@ impl StepAttempt<'_> {
     async fn consume(
         &mut self,
         events: &mut StepEvents,
-        mut over: Pin<&mut impl Future<Output = TurnInterruption>>,
+        mut over: Pin<&mut impl Future<Output = CancellationReason>>,
     ) -> AttemptResult {
         loop {
             let event = tokio::select! {
@@ -205,8 +200,8 @@ fn record_attempt(span: &Span, tried: &AttemptResult, usage: Usage) {
     record_usage(span, usage);
     match tried {
         AttemptResult::Finished { .. } => {}
-        AttemptResult::Stopped(TurnInterruption::Cancelled) => record_error(span, "cancelled"),
-        AttemptResult::Stopped(TurnInterruption::TimedOut) => record_error(span, "timeout"),
+        AttemptResult::Stopped(CancellationReason::Cancelled) => record_error(span, "cancelled"),
+        AttemptResult::Stopped(CancellationReason::Deadline) => record_error(span, "timeout"),
         AttemptResult::Failed(error) => record_error(span, error.kind.as_str()),
     }
 }

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use toolgate_llm::{
     AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, MessagePart, ModelCall, ProviderError,
     StepRequest, ToolChoice, Usage,
 };
 use toolgate_session::Session;
-use toolgate_types::{Failure, OnFull, OnViolation};
+use toolgate_types::{CancellationReason, Deadline, Failure, OnFull, OnViolation};
 use tracing::Instrument as _;
 
 use crate::agent::{Agent, TurnContext};
@@ -22,7 +23,6 @@ use crate::step::{CallIds, ModelClient, StepOutcome, add_usage, explain};
 use crate::system_prompt::system_prompt;
 use crate::tool_catalogue::ToolCatalogue;
 use crate::trace::{record_error, record_usage, turn_span};
-use crate::turn_deadline::{TurnDeadline, TurnInterruption};
 use crate::turn_outcome::{AgentError, EndReason, TurnOutcome};
 
 /// The maximum number of concurrent read-only calls.
@@ -34,7 +34,7 @@ pub(crate) struct TurnRunner<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) turn: TurnContext,
     pub(crate) prompt: &'a str,
-    pub(crate) deadline: TurnDeadline,
+    pub(crate) deadlines: TurnDeadlines,
     pub(crate) system: String,
     pub(crate) supports_tools: bool,
     supports_images: bool,
@@ -50,6 +50,14 @@ pub(crate) struct TurnRunner<'a> {
     loop_detector: LoopDetector,
 }
 
+/// The deadlines of a turn. A pause of one pauses both.
+pub(crate) struct TurnDeadlines {
+    /// Of its steps and their calls.
+    pub(crate) steps: Deadline,
+    /// Of the final step: the end of the whole timeout.
+    pub(crate) final_step: Deadline,
+}
+
 /// The totals of a turn so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct TurnTotals {
@@ -63,7 +71,7 @@ struct TurnTotals {
 enum Begun<'a> {
     Ready(Box<TurnRunner<'a>>),
     /// It was interrupted while the model's capabilities were asked for.
-    Interrupted(&'a mut Session, TurnInterruption),
+    Interrupted(&'a mut Session, CancellationReason),
 }
 
 /// The end of a turn, and the answer.
@@ -80,7 +88,7 @@ enum TurnProgress {
 /// How the calls of a message went.
 enum CallsOutcome {
     Continue,
-    Interrupted(TurnInterruption),
+    Interrupted(CancellationReason),
     /// A call tried to leave its bounds, and that ends the conversation.
     Violation(String),
     /// The calls repeated themselves.
@@ -161,14 +169,16 @@ impl<'a> TurnRunner<'a> {
     ) -> Result<Begun<'a>, AgentError> {
         let settings = &agent.settings;
         // The timeout starts here.
-        let patience = TurnDeadline::new(turn.cancelled.clone(), settings.turn_timeouts(true));
+        let (began, base) =
+            (Instant::now(), Deadline::never().with_cancellation(turn.cancelled.clone()).pausable());
+        let deadlines = settings.turn_deadlines(&base, began, true);
         let left_open = session.interrupt(messages::INTERRUPTED_RESULT).await?;
         if !left_open.is_empty() {
             (turn.events)(ChatEvent::Notice { text: messages::interrupted_notice(left_open.len()) });
         }
         let gate = agent.gate.gate();
         let offer = ToolCatalogue::for_caller(gate, &turn.credential).await.map_err(AgentError::Caller)?;
-        let asked = capabilities(agent, &patience).await;
+        let asked = capabilities(agent, &deadlines.steps).await;
         let Capabilities { supports_tools, supports_images, context_window, .. } = match asked {
             Ok(capabilities) => capabilities,
             Err(stopped) => return Ok(Begun::Interrupted(session, stopped)),
@@ -181,7 +191,7 @@ impl<'a> TurnRunner<'a> {
         let has_tools = !offer.definitions.is_empty();
         Ok(Begun::Ready(Box::new(Self {
             system: system_prompt(settings, has_tools),
-            deadline: patience.with_timeout(settings.turn_timeouts(has_tools)),
+            deadlines: settings.turn_deadlines(&base, began, has_tools),
             context: ContextBudget::new(settings.context, context_window),
             agent,
             session,
@@ -263,10 +273,10 @@ impl<'a> TurnRunner<'a> {
                     if self.totals.iterations < self.agent.settings.max_tool_iterations => {}
                 CallsOutcome::Continue => return self.final_step(EndReason::IterationLimit).await,
                 CallsOutcome::LoopDetected => return self.final_step(EndReason::Loop).await,
-                CallsOutcome::Interrupted(TurnInterruption::TimedOut) => {
+                CallsOutcome::Interrupted(CancellationReason::Deadline) => {
                     return self.final_step(EndReason::Timeout).await;
                 }
-                CallsOutcome::Interrupted(TurnInterruption::Cancelled) => {
+                CallsOutcome::Interrupted(CancellationReason::Cancelled) => {
                     return Ok((EndReason::Cancelled, message.text()));
                 }
                 CallsOutcome::Violation(text) => return Ok((EndReason::Violation, text)),
@@ -327,7 +337,7 @@ impl<'a> TurnRunner<'a> {
     async fn step(&self) -> (StepOutcome, Usage) {
         let messages = self.shown_messages();
         let request = self.request(&messages, ToolChoice::Auto);
-        self.model_client(true).step(request, &self.deadline).await
+        self.model_client(true).step(request, &self.deadlines.steps).await
     }
 
     pub(crate) fn request<'r>(&'r self, messages: &'r [Message], tool_choice: ToolChoice) -> StepRequest<'r> {
@@ -390,13 +400,13 @@ impl<'a> TurnRunner<'a> {
     /// Persists the text until an interruption.
     async fn finish_interrupted(
         &mut self,
-        stopped: TurnInterruption,
+        stopped: CancellationReason,
         text: String,
     ) -> Result<TurnEnd, AgentError> {
         self.persist_text(&text).await?;
         match stopped {
-            TurnInterruption::Cancelled => Ok((EndReason::Cancelled, text)),
-            TurnInterruption::TimedOut => self.final_step(EndReason::Timeout).await,
+            CancellationReason::Cancelled => Ok((EndReason::Cancelled, text)),
+            CancellationReason::Deadline => self.final_step(EndReason::Timeout).await,
         }
     }
 
@@ -416,8 +426,8 @@ impl<'a> TurnRunner<'a> {
         (message_id, ids): (&MessageId, &CallIds),
         mut not_made: Option<Failure>,
     ) -> Result<CallsOutcome, AgentError> {
-        let Self { agent, session, turn, tools: offer, loop_detector: repeats, deadline: patience, .. } =
-            self;
+        let Self { agent, session, turn, tools: offer, loop_detector: repeats, deadlines, .. } = self;
+        let deadline = &deadlines.steps;
         let settings = &agent.settings;
         let maker = CallRunner {
             gate: &agent.gate,
@@ -428,14 +438,14 @@ impl<'a> TurnRunner<'a> {
             repair: settings.repair,
             message_id,
             ids,
-            deadline: patience,
+            deadline,
         };
         let together =
             settings.parallel_reads && calls.iter().all(|call| offer.can_run_in_parallel(&call.name));
         let (mut went, mut fault) = (CallsOutcome::Continue, None);
         for batch in calls.chunks(if together { MAX_PARALLEL_READS } else { 1 }) {
             if matches!(went, CallsOutcome::Continue)
-                && let Some(stopped) = patience.check()
+                && let Some(stopped) = deadline.reason()
             {
                 (went, not_made) =
                     (CallsOutcome::Interrupted(stopped), Some(messages::skipped_after_interruption(stopped)));
@@ -450,7 +460,7 @@ impl<'a> TurnRunner<'a> {
             }
             let started: Vec<_> = batch.iter().map(|call| maker.start(call)).collect();
             for (call, started) in batch.iter().zip(started) {
-                let mut answered = maker.finish(started, patience).await;
+                let mut answered = maker.finish(started, deadline).await;
                 if let Some(found) = answered.fault.take() {
                     (fault, not_made) = (Some(found), Some(messages::skipped_after_fault()));
                 }
@@ -471,7 +481,7 @@ impl<'a> TurnRunner<'a> {
         if let Some(fault) = fault {
             return Err(AgentError::Fault(fault));
         }
-        Ok(match (went, patience.check()) {
+        Ok(match (went, deadline.reason()) {
             (CallsOutcome::Continue, Some(stopped)) => CallsOutcome::Interrupted(stopped),
             (went, _) => went,
         })
@@ -483,12 +493,12 @@ impl<'a> TurnRunner<'a> {
         if reason == EndReason::ContextLimit && compacts && !self.is_budget_spent {
             self.context.elide_results(self.session.messages(), 0);
         }
-        let patience = self.deadline.for_final_step();
-        let mut stepped = self.step_without_tools(reason, &patience).await?;
+        let deadline = self.deadlines.final_step.clone();
+        let mut stepped = self.step_without_tools(reason, &deadline).await?;
         if matches!(&stepped, StepOutcome::Failed(error) if error.kind == ErrorKind::ContextExceeded)
             && self.context.elide_results(self.session.messages(), 0)
         {
-            stepped = self.step_without_tools(reason, &patience).await?;
+            stepped = self.step_without_tools(reason, &deadline).await?;
         }
         let text = match stepped {
             StepOutcome::Finished { id, calls: ids, message, .. } => {
@@ -498,7 +508,7 @@ impl<'a> TurnRunner<'a> {
             }
             StepOutcome::Stopped { stopped, text } => {
                 self.persist_text(&text).await?;
-                if stopped == TurnInterruption::Cancelled {
+                if stopped == CancellationReason::Cancelled {
                     return Ok((EndReason::Cancelled, text));
                 }
                 text
@@ -518,13 +528,13 @@ impl<'a> TurnRunner<'a> {
     async fn step_without_tools(
         &mut self,
         reason: EndReason,
-        patience: &TurnDeadline,
+        deadline: &Deadline,
     ) -> Result<StepOutcome, AgentError> {
         self.elide_to_fit();
         let mut messages = self.shown_messages().into_owned();
         messages.push(Message::user(messages::final_step_prompt(reason)));
         let request = self.request(&messages, ToolChoice::None);
-        let (stepped, used) = self.model_client(true).step(request, patience).await;
+        let (stepped, used) = self.model_client(true).step(request, deadline).await;
         self.add_usage(used);
         if let StepOutcome::Finished { message, usage, .. } = &stepped {
             self.persist(message, *usage).await?;
@@ -546,8 +556,9 @@ impl<'a> TurnRunner<'a> {
 }
 
 /// The model's capabilities. If they cannot be queried, the defaults apply, and the step itself reports what is wrong.
-async fn capabilities(agent: &Agent, patience: &TurnDeadline) -> Result<Capabilities, TurnInterruption> {
-    let asked = patience.wait(agent.provider.capabilities()).await?;
+async fn capabilities(agent: &Agent, deadline: &Deadline) -> Result<Capabilities, CancellationReason> {
+    deadline.check()?;
+    let asked = deadline.wait(agent.provider.capabilities()).await?;
     let unknown = Capabilities {
         supports_tools: true,
         supports_images: false,
@@ -557,10 +568,10 @@ async fn capabilities(agent: &Agent, patience: &TurnDeadline) -> Result<Capabili
     Ok(asked.unwrap_or(unknown))
 }
 
-fn interrupted_before_start(stopped: TurnInterruption, time: Duration) -> TurnEnd {
+fn interrupted_before_start(stopped: CancellationReason, time: Duration) -> TurnEnd {
     match stopped {
-        TurnInterruption::Cancelled => (EndReason::Cancelled, String::new()),
-        TurnInterruption::TimedOut => {
+        CancellationReason::Cancelled => (EndReason::Cancelled, String::new()),
+        CancellationReason::Deadline => {
             (EndReason::Timeout, messages::fallback_answer(EndReason::Timeout, 0, time))
         }
     }

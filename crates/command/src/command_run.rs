@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_confine::{ConfineRequest, ConfinedRun, Quarantined};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, SandboxError};
-use toolgate_types::{CallId, Cancellation, Failure};
+use toolgate_types::{CallId, Deadline, Failure};
 use toolgate_workspace::{DiskReserve, PathGrant, Workspace};
 
 use crate::applied_limits::AppliedLimits;
@@ -35,7 +35,7 @@ impl CommandRunner {
         &self,
         command: &CommandSpec<'_>,
         context: &CallContext,
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<CommandOutcome, Failure> {
         self.run_with(command, context, stop, OutputReceiver::Call)
     }
@@ -57,7 +57,7 @@ impl CommandRunner {
         &self,
         command: &CommandSpec<'_>,
         context: &CallContext,
-        stop: &Cancellation,
+        stop: &Deadline,
         receiver: OutputReceiver<'_>,
     ) -> Result<CommandOutcome, Failure> {
         self.check_disk()?;
@@ -76,7 +76,7 @@ impl CommandRunner {
         &self,
         command: &CommandSpec<'_>,
         context: &CallContext,
-        stop: &Cancellation,
+        stop: &Deadline,
         receiver: OutputReceiver<'_>,
     ) -> Result<Result<CommandOutcome, SandboxError>, Failure> {
         let made = self.options.confinement.runtime()?;
@@ -153,7 +153,7 @@ impl CommandRunner {
         command: &CommandSpec<'_>,
         context: &CallContext,
         (made, lent): (SandboxRuntime<'_>, Option<&'l Workspace>),
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<BesideMounts<'l>, Failure> {
         let caches = self.options.package_caches.as_ref();
         let has_cache =
@@ -169,7 +169,7 @@ impl CommandRunner {
         keeping: &'r ConfinementState,
         mounts: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
-        stop: &Cancellation,
+        stop: &Deadline,
         call: CallId,
     ) -> Result<(ConfinedRun<'r>, Vec<Quarantined>), Failure> {
         let begin = || keeping.baselines.confine(self.workspace(), mounts, grant, stop);
@@ -197,7 +197,7 @@ impl OutputReceiver<'_> {
 fn run_captured(
     made: SandboxRuntime<'_>,
     job: &Job<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
     (command, context): (&CommandSpec<'_>, &CallContext),
     capture: &mut Capture,
 ) -> Result<CommandExit, SandboxError> {
@@ -222,7 +222,7 @@ fn run_watched(
     std::thread::scope(|scope| {
         scope.spawn(|| streams.watch(made.state, run, mounts));
         let ended =
-            made.sandbox.run(job, &Cancellation::never(), &mut |stream, bytes| streams.push(stream, bytes));
+            made.sandbox.run(job, &Deadline::never(), &mut |stream, bytes| streams.push(stream, bytes));
         streams.finish();
         ended
     })

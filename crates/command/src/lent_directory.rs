@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use toolgate_confine::{ConfineRequest, ConfinedMount, confine};
-use toolgate_types::{Cancellation, ErrorCode, Escalation, Failure};
+use toolgate_types::{Deadline, ErrorCode, Escalation, Failure};
 use toolgate_workspace::{Mount, Workspace};
 
 use crate::CommandRunner;
@@ -130,7 +130,7 @@ impl CommandRunner {
 pub(crate) fn confine_lent<'l>(
     lent: &'l Workspace,
     made: SandboxRuntime<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<Vec<ConfinedMount<'l>>, Failure> {
     if !made.sandbox.has_mount_namespace() {
         let message = "without a mount namespace a command cannot be shown another directory";

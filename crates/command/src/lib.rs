@@ -24,13 +24,13 @@ mod lent_directory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toolgate_confine::{ConfineRequest, ConfinedMount, Quarantined};
 use toolgate_egress::{Dial, NetworkAllowlist, environment};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{BindMount, CommandStdio, Job, Network, PROXY_PORT, ResourceLimits};
-use toolgate_types::{CallId, Cancellation, CancellationReason, ErrorCode, Escalation, Failure};
+use toolgate_types::{CallId, ErrorCode, Escalation, Failure};
 use toolgate_workspace::{
     DiskReserve, ListOptions, Mount, MountAccess, PathStyle, Workspace, WorkspaceError, WorkspaceView,
 };
@@ -364,15 +364,6 @@ fn bind_mount<'j>(mount: &'j ConfinedMount<'_>) -> BindMount<'j> {
 pub fn inside(alias: &str, path: &str) -> PathBuf {
     let root = PathBuf::from("/mnt").join(alias.trim_start_matches('@'));
     if path.is_empty() || path == "." { root } else { root.join(path) }
-}
-
-/// A cancellation with a deadline of at most `limit` that also follows the call's own.
-#[must_use]
-pub fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation {
-    let own = Instant::now().checked_add(limit);
-    let deadline = outer.deadline().into_iter().chain(own).min();
-    let outer = outer.clone();
-    Cancellation::new(deadline, move || outer.reason() == Some(CancellationReason::Cancelled))
 }
 
 /// The aliases that paths can begin with.

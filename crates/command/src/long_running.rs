@@ -7,14 +7,14 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use toolgate_egress::{NetworkAllowlist, UpstreamProxy};
 use toolgate_sandbox::{
     CommandExit, Exit, PipeEnds, ResourceLimits, SandboxError, loader_variable, refused_place,
 };
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
+use toolgate_types::{CallId, Deadline, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
 use crate::command_outcome::{describe_exit, escape_name};
@@ -325,9 +325,9 @@ const NO_ACCESS: Limits = Limits {
     timeout: SCAN_TIMEOUT,
 };
 
-/// A cancellation with the scan's deadline.
-pub(super) fn scan_deadline() -> Cancellation {
-    Cancellation::new(Instant::now().checked_add(SCAN_TIMEOUT), || false)
+/// The deadline of a scan.
+pub(super) fn scan_deadline() -> Deadline {
+    Deadline::after(SCAN_TIMEOUT)
 }
 
 fn reject_loader_variables(environment: &[(String, String)]) -> Result<(), Failure> {

@@ -3,13 +3,13 @@
 //! A command can leave more than there is time for. So the most dangerous files go first, and whatever could not be scanned or quarantined is a
 //! failure of the call that is reported to the operator, never skipped silently.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toolgate_confine::{
     ConfinedMount, ConfinedRun, Leftover, PostRunScan, ProtectedArtifact, ProtectedArtifactKind, Quarantine,
     Quarantined, ScanCoverage,
 };
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
+use toolgate_types::{CallId, Deadline, ErrorCode, Failure};
 use toolgate_workspace::WorkspaceError;
 
 use crate::command_outcome::{MAX_REPORTED, escape_name};
@@ -74,7 +74,7 @@ impl PostRunWalks {
     fn of(keeping: &ConfinementState, run: &ConfinedRun<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
         let quarantine = Quarantine { directory: &keeping.quarantine, call, when, bounds: keeping.bounds };
-        let look = |mount: &&ConfinedMount<'_>, stop: &Cancellation| mount.scan_after_run(stop);
+        let look = |mount: &&ConfinedMount<'_>, stop: &Deadline| mount.scan_after_run(stop);
         let take =
             |mount: &&ConfinedMount<'_>, stray: &ProtectedArtifact| run.quarantine(mount, stray, &quarantine);
         let mounts: Vec<(&str, &ConfinedMount<'_>)> =
@@ -90,13 +90,13 @@ impl PostRunWalks {
     /// Walks the mounts, each by its alias, until no directory moves before it is read.
     fn through<Mount>(
         mounts: &[(&str, Mount)],
-        mut look: impl FnMut(&Mount, &Cancellation) -> Result<PostRunScan, WorkspaceError>,
+        mut look: impl FnMut(&Mount, &Deadline) -> Result<PostRunScan, WorkspaceError>,
         mut take: impl FnMut(&Mount, &ProtectedArtifact) -> Result<Option<Quarantined>, WorkspaceError>,
     ) -> Self {
         let mut search = Self { is_whole: vec![false; mounts.len()], ..Self::default() };
         let mut wanted: Vec<usize> = (0..mounts.len()).collect();
         for walk in 1..=MAX_WALKS {
-            let (before, stop) = (search.failed.len(), deadline_in(SCAN_TIMEOUT));
+            let (before, stop) = (search.failed.len(), Deadline::after(SCAN_TIMEOUT));
             let mut found = Vec::new();
             let mut again = Vec::new();
             for (index, (alias, mount)) in
@@ -111,7 +111,7 @@ impl PostRunWalks {
             }
             let kind = |(_, stray): &(&Mount, ProtectedArtifact)| stray.kind;
             let mut taken =
-                quarantine_each(found, kind, &deadline_in(QUARANTINE_TIMEOUT), |(mount, stray)| {
+                quarantine_each(found, kind, &Deadline::after(QUARANTINE_TIMEOUT), |(mount, stray)| {
                     take(mount, &stray)
                 });
             search.left.quarantined.append(&mut taken.quarantined);
@@ -158,10 +158,6 @@ impl PostRunWalks {
     }
 }
 
-fn deadline_in(time: Duration) -> Cancellation {
-    Cancellation::new(Some(Instant::now() + time), || false)
-}
-
 fn failure(failed: &[String]) -> Failure {
     let more = failed.len().checked_sub(MAX_REPORTED).filter(|more| *more > 0);
     let more = more.map(|more| format!("{more} more"));
@@ -183,7 +179,7 @@ struct QuarantineOutcome {
 fn quarantine_each<Left>(
     mut left: Vec<Left>,
     kind: impl Fn(&Left) -> ProtectedArtifactKind,
-    stop: &Cancellation,
+    stop: &Deadline,
     mut take: impl FnMut(Left) -> Result<Option<Quarantined>, WorkspaceError>,
 ) -> QuarantineOutcome {
     left.sort_by_key(|stray| priority(kind(stray)));
@@ -243,7 +239,7 @@ mod tests {
         let taken = quarantine_each(
             LEFT.to_vec(),
             |kind| *kind,
-            &Cancellation::never(),
+            &Deadline::never(),
             |kind| Ok(Some(quarantined(kind))),
         );
         let order = ["git_config", "repository", "hook", "hook", "git_pointer", "program_config", "link"];
@@ -254,7 +250,7 @@ mod tests {
     fn what_there_was_no_time_for_is_told() {
         let moved = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&moved);
-        let stop = Cancellation::new(None, move || seen.load(Ordering::Relaxed) == 3);
+        let stop = Deadline::never().with_signal(move || seen.load(Ordering::Relaxed) == 3);
         let taken = quarantine_each(
             LEFT.to_vec(),
             |kind| *kind,
@@ -273,7 +269,7 @@ mod tests {
     fn walked(walks: &[PostRunScan]) -> (usize, PostRunWalks) {
         let mut walks = walks.iter().cloned();
         let mut count = 0;
-        let look = |is_quiet: &bool, _: &Cancellation| match is_quiet {
+        let look = |is_quiet: &bool, _: &Deadline| match is_quiet {
             true => Ok(PostRunScan::default()),
             false => {
                 count += 1;
@@ -308,7 +304,7 @@ mod tests {
             ProtectedArtifactKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
             other => Ok(Some(quarantined(other))),
         };
-        let taken = quarantine_each(LEFT.to_vec(), |kind| *kind, &Cancellation::never(), broken);
+        let taken = quarantine_each(LEFT.to_vec(), |kind| *kind, &Deadline::never(), broken);
         assert_eq!((taken.quarantined.len(), taken.failed.len()), (6, 1));
         let many: Vec<String> = std::iter::repeat_n(taken.failed[0].clone(), 20).collect();
         let note = failure(&many).operator_note.unwrap();

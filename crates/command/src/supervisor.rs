@@ -15,7 +15,7 @@ use toolgate_egress::{ProxiedDialer, RejectedConnection};
 use toolgate_sandbox::{
     BindMount, CommandExit, CommandStdio, Job, Network, PipeEnds, PipedStdio, SandboxError, Stream,
 };
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
+use toolgate_types::{CallId, Deadline, ErrorCode, Failure};
 use toolgate_workspace::DiskReserve;
 
 use crate::command_outcome::escape_name;
@@ -205,7 +205,7 @@ impl ProcessSupervisor {
             disk_is_short: watches.then_some(&disk_is_short),
         };
         let mut sink = |_: Stream, bytes: &[u8]| self.heard(bytes);
-        made.sandbox.run(&job, &Cancellation::never(), &mut sink)
+        made.sandbox.run(&job, &Deadline::never(), &mut sink)
     }
 }
 

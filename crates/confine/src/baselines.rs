@@ -19,7 +19,7 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
 use toolgate_fs::FileLock;
-use toolgate_types::{Cancellation, ErrorCode, Failure, Ownership};
+use toolgate_types::{Deadline, ErrorCode, Failure, Ownership};
 use toolgate_workspace::{Mount, MountAccess, PathGrant, Workspace, WorkspaceError};
 
 use crate::baseline::Baseline;
@@ -94,7 +94,7 @@ impl Baselines {
         workspace: &'r Workspace,
         wanted: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<ConfinedRun<'r>, WorkspaceError> {
         let lineages = wanted.iter().map(|wanted| self.wanted_lineage(workspace, wanted));
         let lineages: Vec<Option<Arc<Lineage>>> = lineages.collect::<Result<_, _>>()?;

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use toolgate_search::{TreeScan, scan_tree};
-use toolgate_types::{Cancellation, MountOverlay};
+use toolgate_types::{Deadline, MountOverlay};
 use toolgate_workspace::{MountAccess, PathGrant, Workspace, WorkspaceError};
 
 use baseline::Baseline;
@@ -98,7 +98,7 @@ pub fn confine<'w>(
     workspace: &'w Workspace,
     wanted: &[ConfineRequest<'_>],
     grant: Option<&dyn PathGrant>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<Vec<ConfinedMount<'w>>, WorkspaceError> {
     wanted.iter().map(|wanted| confine_one(workspace, wanted, grant, stop)).collect()
 }
@@ -107,7 +107,7 @@ fn confine_one<'w>(
     workspace: &'w Workspace,
     wanted: &ConfineRequest<'_>,
     grant: Option<&dyn PathGrant>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<ConfinedMount<'w>, WorkspaceError> {
     let mount = workspace.mount(wanted.alias).ok_or_else(|| workspace.unknown_alias(wanted.alias))?;
     if wanted.writable && mount.access() == MountAccess::ReadOnly {
@@ -148,7 +148,7 @@ fn scan_until_stable(
     ground: &MountTree<'_>,
     writable: bool,
     grant: Option<&dyn PathGrant>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<ScanResult, WorkspaceError> {
     let mut earlier = ScanResult::default();
     for walk in 1..=MAX_WALKS {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use toolgate_search::earliest_timestamp;
 use toolgate_workspace::internals::{
-    GitConfigFile, RepositoryPart, autorun_directories, autorun_kind, cannot_match, fold, has_name,
+    GitConfigFile, RepositoryPart, autorun_directories, autorun_kind, fold, has_name, may_be_denied,
     may_trigger_execution, personal_configurations,
 };
-use toolgate_workspace::{HardLinks, Mount, MountAccess, PathGrant, Workspace};
+use toolgate_workspace::{Above, DenyingRule, HardLinks, Mount, MountAccess, PathGrant, Workspace};
 
 use crate::rebase_todo::{SEQUENCER_FILE_NAMES, is_sequencer_file};
 
@@ -80,7 +80,7 @@ impl<'a> MountTree<'a> {
 
     /// Whether any rule other than a glob could match an entry of this name. For most names of a tree this is the only check.
     pub(super) fn may_match(&self, name: &[u8]) -> bool {
-        !cannot_match(name)
+        may_be_denied(name)
             || may_trigger_execution(name)
             || self.names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
     }
@@ -92,9 +92,13 @@ impl<'a> MountTree<'a> {
         std::iter::once((self.mount, place)).chain(inner)
     }
 
-    /// Whether the operator denies it, or it belongs to the gate.
-    pub(super) fn is_denied_by_operator(&self, place: &Path) -> bool {
-        self.mounts_at(place).any(|(mount, rest)| mount.rules().is_denied_by_operator(rest))
+    /// The rule that denies a place, by the rules of this mount and of nested ones. The directories above it were judged when the walk entered them.
+    /// A rule of the operator comes before one of the built-in list.
+    pub(super) fn denied(&self, place: &Path, is_directory: bool) -> Option<DenyingRule<'a>> {
+        let mounts = self.mounts_at(place);
+        let rules =
+            mounts.filter_map(|(mount, rest)| mount.rules().denied(rest, is_directory, Above::Judged));
+        rules.max_by_key(|rule| !matches!(rule, DenyingRule::BuiltIn(_)))
     }
 
     /// The gate's own files and directories, as folded places of this mount.

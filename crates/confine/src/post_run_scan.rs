@@ -10,12 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_workspace::WorkspaceError;
 use toolgate_workspace::internals::{
     ConfigVerdict, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifact, ProtectedArtifactKind, RepositoryPart,
-    autorun_kind, ends_at_autorun_file, fold, has_name, identify_place, identity, is_denied_by_name, is_head,
-    is_repository, judge, new_targets, part, read_small,
+    autorun_kind, ends_at_autorun_file, fold, has_name, identify_place, identity, is_head, is_repository,
+    judge, new_targets, part, read_small,
 };
 
 use crate::ConfinedMount;
@@ -51,7 +51,7 @@ impl ConfinedMount<'_> {
     ///
     /// # Errors
     /// A tree that cannot be walked.
-    pub fn scan_after_run(&self, stop: &Cancellation) -> Result<PostRunScan, WorkspaceError> {
+    pub fn scan_after_run(&self, stop: &Deadline) -> Result<PostRunScan, WorkspaceError> {
         if !self.writable {
             return Ok(PostRunScan::default());
         }
@@ -288,9 +288,8 @@ impl PostRunScanner<'_> {
             || is_sequencer_file(&fold(place))
             || self.ground.is_protected_place(place)
             || self.ground.is_above_protected_place(place)
-            || is_denied_by_name(place, false)
             || ends_at_autorun_file(&fold(place), false)
-            || self.ground.is_denied_by_operator(place)
+            || self.ground.denied(place, false).is_some()
     }
 
     fn file(

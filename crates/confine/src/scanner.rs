@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use toolgate_search::{EntryKind, ScannedDir, ScannedEntry, TreeVisitor};
 use toolgate_workspace::internals::{
     AutorunTarget, FileIdentity, MAX_CONFIG_BYTES, ProtectedArtifactKind, RefusedSettings, RepositoryPart,
-    autorun_kind, ends_at_autorun_file, fold, follow, has_name, identify_place, identity, is_denied_by_name,
-    is_in_package, is_repository, part, read_prefix, read_small, targets, targets_from_above,
-    worktree_targets,
+    autorun_kind, ends_at_autorun_file, fold, follow, has_name, identify_place, identity, is_in_package,
+    is_repository, part, read_prefix, read_small, targets, targets_from_above, worktree_targets,
 };
-use toolgate_workspace::{PathGrant, sanitised_git_config};
+use toolgate_workspace::{DenyingRule, PathGrant, sanitised_git_config};
 
 use crate::MAX_PROTECTIONS;
 use crate::codec::Codec;
@@ -211,14 +210,15 @@ impl<'l> Scanner<'l> {
     }
 
     fn directory(&mut self, place: PathBuf, part: Option<RepositoryPart>) -> bool {
-        if self.ground.is_denied_by_operator(&place) {
+        let denied = self.ground.denied(&place, true);
+        if denied.is_some_and(is_operators) {
             self.protect(place, Protection::Mask { directory: true });
             return false;
         }
         let is_read_only = self.ground.is_read_only_mount(&place);
         if part == Some(RepositoryPart::Hooks) || is_read_only {
             self.protect(place, Protection::ReadOnly);
-        } else if is_denied_by_name(&place, true) {
+        } else if denied.is_some() {
             self.protect(place, Protection::Mask { directory: true });
             return false;
         } else if self.ground.is_protected_place(&place)
@@ -255,7 +255,8 @@ impl<'l> Scanner<'l> {
             let content = read_small(folder.handle(), entry.name, MAX_CONFIG_BYTES);
             self.config(folder.path(), &place, content)
         });
-        if self.ground.is_denied_by_operator(&place) {
+        let denied = self.ground.denied(&place, false);
+        if denied.is_some_and(is_operators) {
             return self.protect(place, Protection::Mask { directory: false });
         }
         if self.is_limited && !self.ground.is_in_scope(&place, self.grant) {
@@ -266,7 +267,7 @@ impl<'l> Scanner<'l> {
             Some(RepositoryPart::Hooks | RepositoryPart::CommonDirectory) => Some(Protection::ReadOnly),
             // It points git to the repository.
             None if folded == ".git" => Some(Protection::ReadOnly),
-            None if is_denied_by_name(&place, false) => Some(Protection::Mask { directory: false }),
+            None if denied.is_some() => Some(Protection::Mask { directory: false }),
             None if is_read_only_file(&fold(&place)) || !self.ground.may_change(&place) => {
                 Some(Protection::ReadOnly)
             }
@@ -297,7 +298,7 @@ impl<'l> Scanner<'l> {
         if let Some(part) = part {
             self.protect_link_target(&place, part);
         }
-        let is_denied = is_denied_by_name(&place, false) || self.ground.is_denied_by_operator(&place);
+        let is_denied = self.ground.denied(&place, false).is_some();
         let is_obeyed = autorun_kind(&fold(&place)).is_some() || self.ground.is_protected_place(&place);
         if part.is_none() && is_denied {
             self.mask_link_target(&place);
@@ -319,7 +320,7 @@ impl<'l> Scanner<'l> {
     fn mask_link_target(&mut self, place: &Path) {
         let Some(opened) = follow(self.ground.mount, place) else { return };
         let directory = opened.is_directory();
-        let is_denied = is_denied_by_name(place, directory) || self.ground.is_denied_by_operator(place);
+        let is_denied = self.ground.denied(place, directory).is_some();
         if is_denied && !place.starts_with(&opened.location) {
             self.protect(opened.location, Protection::Mask { directory });
         }
@@ -388,6 +389,11 @@ impl<'l> Scanner<'l> {
         }
         self.seen.targets.push(target);
     }
+}
+
+/// Whether the operator denied a place or it belongs to the gate, so that no purpose of it counts.
+fn is_operators(rule: DenyingRule<'_>) -> bool {
+    !matches!(rule, DenyingRule::BuiltIn(_))
 }
 
 /// Whether a program executes or reads a file at this folded place, and a command must not change it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{Cancellation, ErrorCode, Failure};
+use toolgate_types::{Deadline, ErrorCode, Failure};
 use toolgate_workspace::{
     ChangeKind, ContentDigest, JournalError, PlannedChange, Recorder, TransactionOutcome,
 };
@@ -35,7 +35,7 @@ impl ExpectedChange {
     ///
     /// # Errors
     /// The file cannot be read, or the call was cancelled.
-    pub fn observe(planned: &PlannedChange<'_>, stop: &Cancellation) -> io::Result<Self> {
+    pub fn observe(planned: &PlannedChange<'_>, stop: &Deadline) -> io::Result<Self> {
         Ok(Self {
             alias: planned.alias.to_owned(),
             location: planned.location.to_path_buf(),
@@ -47,7 +47,7 @@ impl ExpectedChange {
 }
 
 /// Digest and size of a file's content. It is read from its start and rewound.
-pub(crate) fn digest_content(mut file: &File, stop: &Cancellation) -> io::Result<ContentDigest> {
+pub(crate) fn digest_content(mut file: &File, stop: &Deadline) -> io::Result<ContentDigest> {
     const CHUNK_BYTES: usize = 64 * 1024;
     file.rewind()?;
     let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);
@@ -80,7 +80,7 @@ impl ApprovedChangesGuard {
         Self { recorder, expected, violated: AtomicBool::new(false) }
     }
 
-    fn is_expected(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> io::Result<bool> {
+    fn is_expected(&self, changes: &[PlannedChange<'_>], stop: &Deadline) -> io::Result<bool> {
         let observed: Vec<ExpectedChange> = changes
             .iter()
             .map(|planned| ExpectedChange::observe(planned, stop))
@@ -102,7 +102,7 @@ impl ApprovedChangesGuard {
 }
 
 impl Recorder for ApprovedChangesGuard {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Deadline) -> Result<(), JournalError> {
         if self.is_expected(changes, stop).map_err(|error| error.to_string())? {
             return self.recorder.record(changes, stop);
         }

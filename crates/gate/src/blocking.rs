@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_types::{Cancellation, ErrorCode, Failure};
+use toolgate_types::{Deadline, ErrorCode, Failure};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum BlockingStrategy {
 /// How long an inline attempt may hold up other requests.
 const INLINE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Work that announces more bytes than this (`Cancellation::check_size`) is not run inline.
+/// Work that announces more bytes than this (`Deadline::check_size`) is not run inline.
 const MAX_INLINE_BYTES: u64 = 256 * 1024;
 
 /// The limit while inline attempts succeed: most machines need about half of [`INLINE_TIMEOUT`] for this much.
@@ -82,8 +82,8 @@ impl BlockingStrategy {
     /// Those of the work. A panic in it becomes an internal failure of this call alone.
     pub async fn run_read_only<Output: Send + 'static>(
         self,
-        stop: &Cancellation,
-        work: impl Fn(&Cancellation) -> Result<Output, Failure> + Send + 'static,
+        stop: &Deadline,
+        work: impl Fn(&Deadline) -> Result<Output, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
         if let Some(most) = self.max_inline_bytes()
             && let Some(done) = try_inline(stop, most, &work)
@@ -120,9 +120,9 @@ impl AdaptiveInlineLimit {
 
 /// Tries the work inline. Returns `None`, and discards its result, if it polled `stop` after the timeout or announced too many bytes.
 fn try_inline<Output>(
-    stop: &Cancellation,
+    stop: &Deadline,
     most: u64,
-    work: &impl Fn(&Cancellation) -> Result<Output, Failure>,
+    work: &impl Fn(&Deadline) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let (ran_out, is_long) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let foretold = Arc::clone(&is_long);
@@ -170,10 +170,10 @@ mod tests {
         }
 
         /// Work that runs until it is cancelled the first time, and returns immediately the second time.
-        fn long(&self) -> impl Fn(&Cancellation) -> Result<usize, Failure> + Send + 'static {
+        fn long(&self) -> impl Fn(&Deadline) -> Result<usize, Failure> + Send + 'static {
             let (begun, here, caller) =
                 (Arc::clone(&self.begun), Arc::clone(&self.here), thread::current().id());
-            move |stop: &Cancellation| {
+            move |stop: &Deadline| {
                 here.lock().unwrap().push(thread::current().id() == caller);
                 if begun.fetch_add(1, Ordering::SeqCst) == 0 {
                     while stop.reason().is_none() {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn short_work_is_done_here_and_long_work_is_begun_again_elsewhere() {
-        let short = |here: thread::ThreadId| move |_: &Cancellation| Ok(thread::current().id() == here);
+        let short = |here: thread::ThreadId| move |_: &Deadline| Ok(thread::current().id() == here);
         let me = thread::current().id();
         for (blocking, is_here) in [
             (BlockingStrategy::Inline, true),
@@ -201,32 +201,32 @@ mod tests {
             (BlockingStrategy::ThreadPool, false),
         ] {
             assert_eq!(
-                run(blocking.run_read_only(&Cancellation::never(), short(me))).unwrap(),
+                run(blocking.run_read_only(&Deadline::never(), short(me))).unwrap(),
                 is_here,
                 "{blocking:?}"
             );
         }
         let counting = Counting::new();
         assert_eq!(
-            run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), counting.long())),
+            run(BlockingStrategy::InlineFirst.run_read_only(&Deadline::never(), counting.long())),
             Ok(42)
         );
         assert_eq!(counting.told(), (2, vec![true, false]));
         // Nor is work that announces a large size.
-        let large = move |stop: &Cancellation| match stop.check_size(MAX_ADAPTIVE_INLINE_BYTES + 1) {
+        let large = move |stop: &Deadline| match stop.check_size(MAX_ADAPTIVE_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
-        assert!(!run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), large)).unwrap());
+        assert!(!run(BlockingStrategy::InlineFirst.run_read_only(&Deadline::never(), large)).unwrap());
         // With other requests waiting, the limit is much smaller.
-        let middling = move |stop: &Cancellation| match stop.check_size(MAX_CONTENDED_INLINE_BYTES + 1) {
+        let middling = move |stop: &Deadline| match stop.check_size(MAX_CONTENDED_INLINE_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
         let among_others = BlockingStrategy::InlineFirst.contended();
-        assert!(run(BlockingStrategy::InlineFirst.run_read_only(&Cancellation::never(), middling)).unwrap());
-        assert!(!run(among_others.run_read_only(&Cancellation::never(), middling)).unwrap());
-        assert!(run(among_others.run_read_only(&Cancellation::never(), short(me))).unwrap());
+        assert!(run(BlockingStrategy::InlineFirst.run_read_only(&Deadline::never(), middling)).unwrap());
+        assert!(!run(among_others.run_read_only(&Deadline::never(), middling)).unwrap());
+        assert!(run(among_others.run_read_only(&Deadline::never(), short(me))).unwrap());
         // Work with an effect is never run inline.
         assert!(!run(BlockingStrategy::InlineFirst.run(move || Ok(thread::current().id() == me))).unwrap());
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_call_ends_brief_work_and_it_is_not_begun_again() {
-        for stop in [Cancellation::new(None, || true), Cancellation::new(Some(Instant::now()), || false)] {
+        for stop in [Deadline::never().with_signal(|| true), Deadline::at(Instant::now())] {
             let counting = Counting::new();
             assert_eq!(run(BlockingStrategy::InlineFirst.run_read_only(&stop, counting.long())), Ok(0));
             assert_eq!(counting.told(), (1, vec![true]));
@@ -259,8 +259,8 @@ mod tests {
         for blocking in
             [BlockingStrategy::ThreadPool, BlockingStrategy::InlineFirst, BlockingStrategy::InlineSmall]
         {
-            let failure = run(blocking.run_read_only::<()>(&Cancellation::never(), |_| panic!("on purpose")))
-                .unwrap_err();
+            let failure =
+                run(blocking.run_read_only::<()>(&Deadline::never(), |_| panic!("on purpose"))).unwrap_err();
             assert_eq!(failure.code, ErrorCode::Internal);
         }
     }

@@ -5,14 +5,9 @@
 //! flight), so that repeated calls cannot exhaust the threads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
-use tokio_util::sync::CancellationToken;
-use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
-
-/// How often the deadline and the cancellation are polled.
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
+use toolgate_types::{CancellationReason, Deadline, ErrorCode, Failure};
 
 /// At most one thread per check.
 pub(crate) type SingleFlight = Arc<Mutex<()>>;
@@ -20,8 +15,7 @@ pub(crate) type SingleFlight = Arc<Mutex<()>>;
 /// Runs the work on its own thread and waits until the deadline of the call. Work that is abandoned keeps the single-flight lock until it ends.
 pub(crate) async fn run_on_dedicated_thread<Output: Send + 'static>(
     turn: &SingleFlight,
-    stop: &Cancellation,
-    cancelled: &CancellationToken,
+    deadline: &Deadline,
     work: impl FnOnce() -> Output + Send + 'static,
 ) -> Result<Output, Failure> {
     let done = async {
@@ -37,15 +31,7 @@ pub(crate) async fn run_on_dedicated_thread<Output: Send + 'static>(
             Err(error) => Err(worker_failed(&error.to_string())),
         }
     };
-    let mut done = std::pin::pin!(done);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut done => return done,
-            () = cancelled.cancelled() => return Err(deadline_exceeded(CancellationReason::Cancelled)),
-            () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => stop.check().map_err(deadline_exceeded)?,
-        }
-    }
+    deadline.wait(done).await.unwrap_or_else(|reason| Err(deadline_exceeded(reason)))
 }
 
 fn worker_failed(note: &str) -> Failure {
@@ -66,7 +52,10 @@ fn deadline_exceeded(reason: CancellationReason) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Instant;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -77,43 +66,42 @@ mod tests {
     #[test]
     fn work_is_done_elsewhere_and_a_panic_is_a_failure() {
         let (turn, here) = (SingleFlight::default(), std::thread::current().id());
-        let (stop, token) = (Cancellation::never(), CancellationToken::new());
+        let never = Deadline::never();
         assert!(
-            run(run_on_dedicated_thread(&turn, &stop, &token, move || std::thread::current().id() != here))
-                .unwrap()
+            run(run_on_dedicated_thread(&turn, &never, move || std::thread::current().id() != here)).unwrap()
         );
-        let failure = run(run_on_dedicated_thread(&turn, &stop, &token, || panic!("on purpose")))
+        let failure = run(run_on_dedicated_thread(&turn, &never, || panic!("on purpose")))
             .map(|(): ()| ())
             .unwrap_err();
         assert_eq!(failure.code, ErrorCode::Internal);
-        assert_eq!(
-            run(run_on_dedicated_thread(&turn, &stop, &token, || 5)),
-            Ok(5),
-            "a turn ends with a panic too"
-        );
+        assert_eq!(run(run_on_dedicated_thread(&turn, &never, || 5)), Ok(5), "a turn ends with a panic too");
     }
 
     #[test]
     fn a_call_ends_though_its_work_does_not_and_others_wait_for_their_turn() {
         let (turn, token) = (SingleFlight::default(), CancellationToken::new());
         let (release, held) = mpsc::channel::<()>();
-        let past = Cancellation::new(Some(Instant::now()), || false);
-        let failure = run(run_on_dedicated_thread(&turn, &past, &token, move || held.recv())).unwrap_err();
+        let past = Deadline::after(Duration::ZERO);
+        let failure = run(run_on_dedicated_thread(&turn, &past, move || held.recv())).unwrap_err();
         assert_eq!(failure.code, ErrorCode::Timeout);
-        let interrupted = Cancellation::new(None, || true);
-        assert_eq!(
-            run(run_on_dedicated_thread(&turn, &interrupted, &token, || ())).unwrap_err().code,
-            ErrorCode::Cancelled
-        );
         token.cancel();
-        assert_eq!(
-            run(run_on_dedicated_thread(&turn, &Cancellation::never(), &token, || ())).unwrap_err().code,
-            ErrorCode::Cancelled
-        );
+        for ended in [Deadline::never().with_signal(|| true), Deadline::never().with_cancellation(token)] {
+            let failure = run(run_on_dedicated_thread(&turn, &ended, || ())).unwrap_err();
+            assert_eq!(failure.code, ErrorCode::Cancelled);
+        }
         release.send(()).unwrap();
-        assert_eq!(
-            run(run_on_dedicated_thread(&turn, &Cancellation::never(), &CancellationToken::new(), || 7)),
-            Ok(7)
-        );
+        assert_eq!(run(run_on_dedicated_thread(&turn, &Deadline::never(), || 7)), Ok(7));
+    }
+
+    /// The clock of this test only advances when everything sleeps; polling every 50 ms would be late.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_at_its_deadline_and_not_at_a_poll_after_it() {
+        let (release, held) = mpsc::channel::<()>();
+        let (began, timeout) = (Instant::now(), Duration::from_millis(1_020));
+        let turn = SingleFlight::default();
+        let failure =
+            run_on_dedicated_thread(&turn, &Deadline::after(timeout), move || held.recv()).await.unwrap_err();
+        assert_eq!((failure.code, began.elapsed()), (ErrorCode::Timeout, timeout));
+        drop(release);
     }
 }

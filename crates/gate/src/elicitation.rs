@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Caller, DeadlineExtension};
+use toolgate_types::{CallId, Caller, Deadline};
 
 use crate::approval::{ApprovalWait, Approver};
 use crate::caller::SessionCaller;
@@ -296,10 +295,9 @@ struct ElicitorState {
     identity: SessionCaller,
     tool: String,
     timeout: Duration,
-    cancelled: CancellationToken,
+    /// Of the call. It does not run while a question is open.
+    deadline: Deadline,
     waited: Arc<ApprovalWait>,
-    /// The call's deadline does not run while a question is open.
-    pause: Arc<DeadlineExtension>,
     touched: TouchedNames,
     /// One question is open at a time.
     turn: tokio::sync::Mutex<()>,
@@ -316,9 +314,8 @@ pub(crate) struct ElicitorParts<'p> {
     pub(crate) by_token: bool,
     pub(crate) tool: &'p str,
     pub(crate) timeout: Duration,
-    pub(crate) cancelled: &'p CancellationToken,
+    pub(crate) deadline: &'p Deadline,
     pub(crate) waited: &'p Arc<ApprovalWait>,
-    pub(crate) pause: Arc<DeadlineExtension>,
     pub(crate) touched: &'p TouchedNames,
 }
 
@@ -331,9 +328,8 @@ impl CallElicitor {
             identity: SessionCaller::new(parts.caller, parts.by_token),
             tool: parts.tool.to_owned(),
             timeout: parts.timeout,
-            cancelled: parts.cancelled.clone(),
+            deadline: parts.deadline.clone(),
             waited: Arc::clone(parts.waited),
-            pause: parts.pause,
             touched: parts.touched.clone(),
             turn: tokio::sync::Mutex::default(),
             asked: AtomicU32::new(0),
@@ -373,13 +369,13 @@ impl CallElicitor {
             timeout: state.timeout,
             expires_at: SystemTime::now() + state.timeout,
         };
-        let (_waiting, _paused) = (state.waited.start(), state.pause.start());
+        let (_waiting, _paused) = (state.waited.start(), state.deadline.pause());
         let noted = NotedQuestion { touched: &state.touched, words: format!("{server}: {what}") };
         let answer = tokio::select! {
             answer = tokio::time::timeout(state.timeout, state.approver.ask_for_server(question.clone())) => {
                 answer.unwrap_or(ServerAnswer::Cancelled)
             }
-            () = state.cancelled.cancelled() => ServerAnswer::Cancelled,
+            _ = state.deadline.over() => ServerAnswer::Cancelled,
         };
         let answer = match answer {
             ServerAnswer::Accepted(content) => {

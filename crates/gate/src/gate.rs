@@ -29,7 +29,6 @@ use crate::grants::GrantStore;
 use crate::journal::{CallRecorder, Journal};
 use crate::output::{RawOutput, filter_output};
 use crate::refusal_counter::RefusalCounter;
-use crate::schema_check::Deadline;
 use crate::session_calls::SessionCallCounter;
 use crate::snapshot::{GateConfig, Snapshot};
 use crate::stages::{Approval, Ready, Received, StageContext, StageRefusal, stage_of, unknown_tool};
@@ -538,8 +537,7 @@ impl Gate {
             Err(failure) => return (Outcome::Failed { stage: stage_of(&failure), failure }, None),
         };
         let span = unsettled.span.stage(Stage::Output);
-        let deadline = Deadline { stop: &|| stop.clone(), cancelled: unsettled.cancelled };
-        let (outcome, raw) = await_in_span!(span, filter_output(tool, output, deadline));
+        let (outcome, raw) = await_in_span!(span, filter_output(tool, output, || stop.clone()));
         span.end(match &outcome {
             Outcome::Done(_) => None,
             Outcome::Failed { failure, .. } => Some(failure.code),

@@ -6,11 +6,12 @@ use std::iter::once;
 use serde_json::Value;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
-    Attachment, DocumentContent, HashedText, Outcome, ResourceContent, Sha256, Stage, Structured, ToolOutput,
+    Attachment, Deadline, DocumentContent, HashedText, Outcome, ResourceContent, Sha256, Stage, Structured,
+    ToolOutput,
 };
 
 use crate::registry::RegisteredTool;
-use crate::schema_check::{Deadline, check_value};
+use crate::schema_check::check_value;
 
 /// What the record keeps of an output.
 pub(crate) struct RawOutput {
@@ -52,7 +53,7 @@ fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
 pub(crate) async fn filter_output(
     tool: &RegisteredTool,
     mut output: ToolOutput,
-    deadline: Deadline<'_>,
+    deadline: impl FnOnce() -> Deadline,
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);

@@ -5,11 +5,10 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 use toolgate_schema::{FieldSchema, is_certainly_valid, required_names, schema_problem, validator};
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
-use toolgate_types::{Cancellation, Category, ErrorCode, Failure, RawJsonObject};
+use toolgate_types::{Category, Deadline, ErrorCode, Failure, RawJsonObject};
 
 use crate::dedicated_thread::{SingleFlight, run_on_dedicated_thread};
 use crate::tool::Tool;
@@ -67,13 +66,6 @@ fn add_parts(sum: usize, value: &Value, most: usize) -> usize {
     if sum < most { sum.saturating_add(count_parts(value, most - sum)) } else { sum }
 }
 
-/// Deadline and cancellation of a check.
-pub(crate) struct Deadline<'c> {
-    /// Made when it is needed: most checks take less time than preparing it.
-    pub(crate) stop: &'c (dyn Fn() -> Cancellation + Sync),
-    pub(crate) cancelled: &'c CancellationToken,
-}
-
 /// A check of a tool's arguments or of its output.
 pub(crate) trait SchemaCheck: Send + Sync + 'static {
     fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value>;
@@ -81,12 +73,13 @@ pub(crate) trait SchemaCheck: Send + Sync + 'static {
     fn check(&self, schema: &Map<String, Value>, value: &Value) -> Result<(), Failure>;
 }
 
-/// Returns the value if it is valid. A check against an MCP server's schema runs on a dedicated thread, unless it is trivially valid.
+/// Returns the value if it is valid. A check against an MCP server's schema runs on a dedicated thread, unless it is trivially valid. Only there is
+/// the deadline made: most checks take less time than preparing it.
 pub(crate) async fn check_value<C: SchemaCheck>(
     check: &Arc<C>,
     tool: &Arc<dyn Tool>,
     value: Value,
-    deadline: Deadline<'_>,
+    deadline: impl FnOnce() -> Deadline,
 ) -> Result<Value, Failure> {
     let schema = check.schema(tool.as_ref());
     if tool.spec().category != Category::Mcp {
@@ -97,9 +90,9 @@ pub(crate) async fn check_value<C: SchemaCheck>(
     }
     let (own, tool) = (Arc::clone(check), Arc::clone(tool));
     let work = move || own.check(own.schema(tool.as_ref()), &value).map(|()| value);
-    let (flight, stop) = (&check.lazy().single_flight, (deadline.stop)());
+    let (flight, deadline) = (&check.lazy().single_flight, deadline());
     // In a box: few calls come here.
-    Box::pin(run_on_dedicated_thread(flight, &stop, deadline.cancelled, work)).await?
+    Box::pin(run_on_dedicated_thread(flight, &deadline, work)).await?
 }
 
 /// Validates arguments.
@@ -277,19 +270,17 @@ mod tests {
         check: &Arc<OutputCheck>,
         tool: &Arc<dyn Tool>,
         value: Value,
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<Value, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let cancelled = CancellationToken::new();
-        let deadline = Deadline { stop: &|| stop.clone(), cancelled: &cancelled };
-        runtime.block_on(check_value(check, tool, value, deadline))
+        runtime.block_on(check_value(check, tool, value, || stop.clone()))
     }
 
     #[test]
     fn a_schema_that_could_be_slow_by_design_lets_nothing_through() {
         for pattern in [r"(.*)\1x", "^(?!a)b"] {
             let (check, tool) = (Arc::default(), strange(json!({"not": {"pattern": pattern}})));
-            let failure = fits(&check, &tool, json!("a"), &Cancellation::never()).unwrap_err();
+            let failure = fits(&check, &tool, json!("a"), &Deadline::never()).unwrap_err();
             assert_eq!(
                 (failure.code, failure.message.as_str()),
                 (ErrorCode::Internal, "the tool's schema cannot be used")
@@ -306,9 +297,9 @@ mod tests {
     #[test]
     fn a_strangers_schema_cannot_hold_a_call_longer_than_it_may_last() {
         let ((tool, value), check) = (long(), Arc::default());
-        let past = Cancellation::new(Some(std::time::Instant::now()), || false);
+        let past = Deadline::at(std::time::Instant::now());
         assert_eq!(fits(&check, &tool, value.clone(), &past).unwrap_err().code, ErrorCode::Timeout);
-        let ended = Cancellation::new(None, || true);
+        let ended = Deadline::never().with_signal(|| true);
         assert_eq!(fits(&check, &tool, value, &ended).unwrap_err().code, ErrorCode::Cancelled);
     }
 
@@ -318,9 +309,9 @@ mod tests {
             (Arc::default(), strange(json!({"type": "object", "properties": {"a": {"type": "integer"}}})));
         let large = json!({"a": 5, "b": vec![json!({"c": "d"}); 40_000]});
         for value in [json!({"a": 5}), json!({"a": 5.0}), large] {
-            assert_eq!(fits(&check, &tool, value.clone(), &Cancellation::never()).unwrap(), value);
+            assert_eq!(fits(&check, &tool, value.clone(), &Deadline::never()).unwrap(), value);
         }
-        let failure = fits(&check, &tool, json!({"a": "x"}), &Cancellation::never()).unwrap_err();
+        let failure = fits(&check, &tool, json!({"a": "x"}), &Deadline::never()).unwrap_err();
         assert_eq!(failure.code, ErrorCode::OutputInvalid);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -13,8 +13,8 @@ use toolgate_policy::{
 use toolgate_text::escaped_line;
 use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{
-    CallId, Caller, Cancellation, Category, DeadlineExtension, ErrorCode, Escalation, Failure, Limits,
-    Sha256, Stage, ToolCall, ToolClass,
+    CallId, Caller, Category, Deadline, ErrorCode, Escalation, Failure, Limits, Sha256, Stage, ToolCall,
+    ToolClass,
 };
 use toolgate_workspace::{NoopRecorder, PathGrant};
 
@@ -31,7 +31,7 @@ use crate::grants::GrantStore;
 use crate::judged_paths::{JudgedGrant, JudgedPaths};
 use crate::question::{ApprovedAs, Question, QuestionEnd};
 use crate::registry::RegisteredTool;
-use crate::schema_check::{Deadline, check_value};
+use crate::schema_check::check_value;
 use crate::snapshot::Snapshot;
 use crate::tool::{CallContext, LogSink, Progress, ResourceRequest, Tool, ToolSpec};
 use crate::tool_search::searchable_tools_of;
@@ -259,8 +259,7 @@ impl<'g> Permitted<'g> {
     ) -> Result<Valid<'g>, StageRefusal> {
         let (limits, Known { received, tool, .. }) = (self.limits, &mut self.verified.known);
         let arguments = std::mem::take(&mut received.arguments);
-        let deadline = Deadline { stop: &|| asking.stop(limits), cancelled: asking.cancelled };
-        match check_value(&tool.input, &tool.tool, arguments, deadline).await {
+        match check_value(&tool.input, &tool.tool, arguments, || asking.deadline(limits)).await {
             Ok(arguments) => {
                 received.arguments = arguments;
                 Ok(Valid { permitted: self })
@@ -437,12 +436,13 @@ pub(crate) fn stage_of(failure: &Failure) -> Stage {
 }
 
 impl StageContext<'_> {
-    /// Cancellation for work that starts now: the timeout, the caller's token and the interrupt flag.
-    fn stop(&self, limits: Limits) -> Cancellation {
-        let (token, flag) = (self.cancelled.clone(), self.interrupted.clone());
-        let must_end =
-            move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
+    /// The deadline of work that starts now: the timeout, the caller's token and the interrupt flag.
+    fn deadline(&self, limits: Limits) -> Deadline {
+        let deadline = Deadline::after(limits.timeout).with_cancellation(self.cancelled.clone());
+        match self.interrupted.clone() {
+            Some(flag) => deadline.with_signal(move || flag.load(Ordering::Relaxed)),
+            None => deadline,
+        }
     }
 }
 
@@ -458,10 +458,9 @@ fn context(
     // No progress for tools with an output policy: output must not leave before it is filtered.
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     let log = asking.log.clone().filter(|_| spec.output_policy.is_none());
-    let (mut stop, mut elicitor) = (asking.stop(limits), None);
+    let (mut stop, mut elicitor) = (asking.deadline(limits), None);
     if spec.category == Category::Mcp {
-        let pause = Arc::new(DeadlineExtension::default());
-        stop = stop.paused_by(Arc::clone(&pause));
+        stop = stop.pausable();
         elicitor = Some(CallElicitor::new(ElicitorParts {
             approver: asking.approver,
             call,
@@ -469,9 +468,8 @@ fn context(
             by_token: who.by_token,
             tool: spec.name.as_str(),
             timeout: asking.approval_timeout,
-            cancelled: asking.cancelled,
+            deadline: &stop,
             waited: asking.waited,
-            pause,
             touched: asking.touched,
         }));
     }
@@ -480,7 +478,6 @@ fn context(
         caller: Arc::clone(&who.caller),
         by_token: who.by_token,
         stop,
-        cancelled: asking.cancelled.clone(),
         limits,
         escalation: Escalation::default(),
         lacks: None,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, PathInputs, Requirements};
 use toolgate_types::{
-    CallId, Caller, Cancellation, Category, Escalation, Failure, FlowDeclaration, FlowEffect, FlowLabels,
+    CallId, Caller, Category, Deadline, Escalation, Failure, FlowDeclaration, FlowEffect, FlowLabels,
     FlowMounts, Limits, Sha256, ToolClass, ToolName, ToolOutput,
 };
 use toolgate_workspace::{PathGrant, Recorder};
@@ -399,9 +399,7 @@ pub struct CallContext {
     /// Whether it proved itself with a token.
     pub by_token: bool,
     /// Deadline and cancellation, to be checked in every loop.
-    pub stop: Cancellation,
-    /// The same for asynchronous tools: resolves when the call is cancelled.
-    pub cancelled: CancellationToken,
+    pub stop: Deadline,
     /// The call's limits.
     pub limits: Limits,
     /// What a person allowed this call beyond the configuration.

@@ -14,7 +14,7 @@ use toolgate_sandbox::{
     BindMount, CapturedStdio, CommandStdio, Exit, Job, Network, OnOutputLimit, ResourceLimits, Sandbox,
     SandboxOptions, Stream,
 };
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args_os().skip(1);
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits: ResourceLimits::default(),
         disk_is_short: None,
     };
-    let ended = sandbox.run(&job, &Cancellation::never(), &mut |stream, bytes| {
+    let ended = sandbox.run(&job, &Deadline::never(), &mut |stream, bytes| {
         let _ = match stream {
             Stream::Output => std::io::stdout().write_all(bytes),
             Stream::Error => std::io::stderr().write_all(bytes),

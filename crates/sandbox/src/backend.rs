@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::error::SandboxError;
 use crate::job::{CommandExit, Job, Stream};
@@ -34,7 +34,7 @@ pub trait Backend: Send + Sync {
     fn run(
         &self,
         job: &Job<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<CommandExit, SandboxError>;
 }
@@ -59,7 +59,7 @@ impl Backend for Sandbox {
     fn run(
         &self,
         job: &Job<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<CommandExit, SandboxError> {
         self.run(job, stop, sink)

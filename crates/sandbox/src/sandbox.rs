@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::bare_binds::BareBinds;
 use crate::cgroup::{Cgroups, CommandCgroup};
@@ -170,7 +170,7 @@ impl Sandbox {
     pub fn run(
         &self,
         job: &Job<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<CommandExit, SandboxError> {
         self.check()?;
@@ -260,7 +260,7 @@ impl Sandbox {
         job: &Job<'_>,
         program: &Path,
         planning: &PlanContext<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<CommandExit, SandboxError> {
         let mut proxy = LazyProxy::of(&job.network, cell)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::error::SandboxError;
 use crate::job::{CommandStdio, Job, OnOutputLimit, Stream, TerminationReason};
@@ -74,7 +74,7 @@ impl OutputLimits {
 #[derive(Clone, Copy)]
 pub(crate) enum StopCondition<'a> {
     /// When this is cancelled, polled at every tick.
-    Polled(&'a Cancellation),
+    Polled(&'a Deadline),
     /// When this descriptor is readable: no polling, so a silent command causes no wakeups.
     Fd(BorrowedFd<'a>),
 }

@@ -2,13 +2,20 @@
 //!
 //! Compiling a schema costs more than reading a file. Most calls are plainly valid under a schema with only common keywords, which can be checked
 //! without compiling. The fast path never rejects: whatever it cannot prove valid goes to the full validator, which also explains what is wrong.
+//!
+//! - **Plain way**: `jsonschema`, compiled on the first use.
+//! - **Gain** (arguments of `read_file`): 0.045 µs, where the first use compiles for 4.3 µs. It is one of the first call of a tool alone, as on the
+//!   command line: once compiled, the validator takes 0.013 µs.
+//! - **Switch**: `--cfg toolgate_plain` proves nothing valid.
+//! - **Compared** by `what_is_proved_is_valid`.
 
 use serde_json::{Map, Value};
 
 /// Whether the value is certainly valid. `false` means: ask the full validator.
 #[must_use]
 pub fn is_certainly_valid(keywords: &Map<String, Value>, value: &Value) -> bool {
-    keywords.iter().all(|(keyword, rule)| keyword_certainly_holds(keyword, rule, keywords, value))
+    !cfg!(toolgate_plain)
+        && keywords.iter().all(|(keyword, rule)| keyword_certainly_holds(keyword, rule, keywords, value))
 }
 
 /// The same for a subschema, which may be a boolean.
@@ -116,6 +123,7 @@ pub(crate) mod tests {
 
     use super::*;
 
+    #[cfg(not(toolgate_plain))]
     #[test]
     fn plain_calls_are_proved_and_everything_else_is_not() {
         let schema = json!({"type": "object", "additionalProperties": false, "required": ["path"], "properties": {

@@ -75,6 +75,9 @@ impl FieldSchema {
     /// Whether an object with these fields is certainly valid, whatever their values are. `false` means: parse it and ask the full validator.
     #[must_use]
     pub fn is_certainly_valid(&self, fields: &[RawJsonField]) -> bool {
+        if cfg!(toolgate_plain) {
+            return false;
+        }
         let (mut next, mut found) = (0, 0);
         for field in fields {
             let (before, after) = self.declared.split_at_checked(next).unwrap_or_default();

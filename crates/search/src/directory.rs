@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::EntryKind;
 
@@ -153,7 +153,7 @@ impl DirEntries {
     pub(crate) fn read(
         directory: BorrowedFd<'_>,
         scratch: &mut DirentBuffer,
-        stop: &Cancellation,
+        stop: &Deadline,
         mut wanted: impl FnMut(DirEntry<'_>) -> bool,
     ) -> Result<(Self, Option<CancellationReason>), Errno> {
         let mut names = Self { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(32) };

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::pattern::ChunkLimits;
 
@@ -54,7 +54,7 @@ impl Read for OffsetReader<'_> {
 /// Passes text on in chunks, and drops what a line has beyond its limit.
 pub(crate) struct LineLimitReader<'a, R> {
     inner: R,
-    stop: &'a Cancellation,
+    stop: &'a Deadline,
     limits: ChunkLimits,
     /// How much of the current line was passed on.
     line: usize,
@@ -63,7 +63,7 @@ pub(crate) struct LineLimitReader<'a, R> {
 }
 
 impl<'a, R: Read> LineLimitReader<'a, R> {
-    pub(crate) fn new(inner: R, stop: &'a Cancellation, limits: ChunkLimits) -> Self {
+    pub(crate) fn new(inner: R, stop: &'a Deadline, limits: ChunkLimits) -> Self {
         Self { inner, stop, limits, line: 0, stopped: None, truncated: false }
     }
 
@@ -131,7 +131,7 @@ mod tests {
             reads in proptest::collection::vec(1usize..6, 1..5),
             portion in (1usize..4, 0usize..4).prop_map(|(step, more)| ChunkLimits { step, line: step + more }),
         ) {
-            let stop = Cancellation::never();
+            let stop = Deadline::never();
             let mut portions = LineLimitReader::new(Drip(text.as_bytes(), reads.into_iter().cycle()), &stop, portion);
             let mut read = String::new();
             portions.read_to_string(&mut read).unwrap();
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn nothing_more_is_read_once_time_is_up() {
-        let stop = Cancellation::new(None, || true);
+        let stop = Deadline::never().with_signal(|| true);
         let mut portions = LineLimitReader::new(b"text".as_slice(), &stop, ChunkLimits { step: 8, line: 8 });
         assert_eq!(portions.read(&mut [0; 8]).unwrap(), 0);
         assert_eq!(portions.stopped, Some(CancellationReason::Cancelled));

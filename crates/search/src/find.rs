@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::glob::FileGlob;
 use crate::path_buffer::into_path;
@@ -72,7 +72,7 @@ pub fn find(
     start: WalkRoot<'_>,
     visible: &dyn VisibilityFilter,
     options: &FindOptions<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<FindResults, Error> {
     let scope = WalkFilter {
         hidden: if options.hidden { Hidden::All } else { Hidden::None },

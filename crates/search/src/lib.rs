@@ -18,7 +18,7 @@
 //! ```
 //! use std::path::Path;
 //! use toolgate_search::{SearchOptions, SearchTarget, WalkRoot, search};
-//! use toolgate_types::Cancellation;
+//! use toolgate_types::Deadline;
 //!
 //! let directory = tempfile::tempdir()?;
 //! std::fs::write(directory.path().join("notes.txt"), "one\ntwo needles\n")?;
@@ -26,7 +26,7 @@
 //!
 //! let everything = |_: &Path, _is_directory: bool| true;
 //! let options = SearchOptions::new("needle");
-//! let found = search(SearchTarget::Tree(WalkRoot::root(&handle)), &everything, &options, &Cancellation::never())?;
+//! let found = search(SearchTarget::Tree(WalkRoot::root(&handle)), &everything, &options, &Deadline::never())?;
 //! assert_eq!(found.matches[0].path, Path::new("notes.txt"));
 //! assert_eq!(found.matches[0].number, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::directory::{DirEntries, DirEntry, DirentBuffer, EntrySpan, kind_by_stat, reopen, stat_child};
 use crate::path_buffer::PathBuffer;
@@ -80,7 +80,7 @@ pub fn list(
     start: WalkRoot<'_>,
     visible: &dyn VisibilityFilter,
     options: &ListOptions,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<DirListing, Error> {
     let directory = reopen(start.directory)?;
     let mut chosen = EntryFilter {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::top_k::ResultSize;
 
@@ -74,7 +74,7 @@ pub(crate) struct MatchLimits {
 /// Collects the matches of one file.
 pub(crate) struct MatchSink<'a> {
     matcher: &'a RegexMatcher,
-    stop: &'a Cancellation,
+    stop: &'a Deadline,
     limits: MatchLimits,
     hits: Vec<Hit>,
     size: ResultSize,
@@ -87,7 +87,7 @@ pub(crate) struct MatchSink<'a> {
 }
 
 impl<'a> MatchSink<'a> {
-    pub(crate) fn new(matcher: &'a RegexMatcher, stop: &'a Cancellation, limits: MatchLimits) -> Self {
+    pub(crate) fn new(matcher: &'a RegexMatcher, stop: &'a Deadline, limits: MatchLimits) -> Self {
         Self {
             matcher,
             stop,

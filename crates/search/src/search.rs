@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use rustix::io::Errno;
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::directory::{open_file, regular_size};
 use crate::file_reader::{LineLimitReader, OffsetReader};
@@ -146,7 +146,7 @@ pub fn search(
     target: SearchTarget<'_>,
     visible: &dyn VisibilityFilter,
     options: &SearchOptions<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<SearchResults, Error> {
     let pattern = LinePattern::new(options.pattern, options.regex, options.case_sensitive)?;
     let glob = options.glob.map(FileGlob::new).transpose()?;
@@ -196,7 +196,7 @@ struct FileSearcher<'a> {
     pattern: LinePattern,
     searcher: Searcher,
     limits: MatchLimits,
-    stop: &'a Cancellation,
+    stop: &'a Deadline,
     buffer: Vec<u8>,
     top: TopK<'a, Vec<Hit>>,
     stats: SearchStats,
@@ -208,7 +208,7 @@ impl<'a> FileSearcher<'a> {
         pattern: &LinePattern,
         options: &SearchOptions<'_>,
         horizon: &'a Cutoff,
-        stop: &'a Cancellation,
+        stop: &'a Deadline,
     ) -> Self {
         let limit = ResultSize { count: options.max_matches, bytes: options.max_bytes };
         let before = options.before.min(MAX_CONTEXT_LINES);

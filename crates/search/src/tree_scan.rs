@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::directory::{
     DirEntries, DirentBuffer, is_concurrent_change, kind_by_stat, open_directory, reopen,
@@ -111,7 +111,7 @@ pub fn earliest_timestamp() -> Duration {
 /// [`Error::NotADirectory`], or [`Error::Unreadable`] for a failure that is not about a single directory.
 pub fn scan_tree<S: TreeVisitor>(
     directory: BorrowedFd<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
     surveyor: impl Fn() -> S + Sync,
 ) -> Result<TreeScan<S>, Error> {
     let root =
@@ -154,7 +154,7 @@ enum ScanAbort {
 
 /// State shared by all threads.
 struct SharedScan<'a> {
-    stop: &'a Cancellation,
+    stop: &'a Deadline,
     /// When the scan began, since the Unix epoch.
     begun: Duration,
     queue: WorkQueue<Vec<PendingDir>>,

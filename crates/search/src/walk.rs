@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::directory::{
     DirEntries, DirEntry, DirentBuffer, is_concurrent_change, kind_by_stat, open_directory, reopen,
@@ -120,7 +120,7 @@ impl WalkJob {
 pub(crate) fn walk<V: FileVisitor>(
     start: WalkRoot<'_>,
     scope: &WalkFilter<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<WalkOutcome<V>, Error> {
     let handle = reopen(start.directory)?;
@@ -149,7 +149,7 @@ fn read_dir(
     depth: usize,
     above: Option<Arc<IgnoreRules>>,
     scope: &WalkFilter<'_>,
-    stop: &Cancellation,
+    stop: &Deadline,
     scratch: &mut DirentBuffer,
 ) -> Result<(OpenDir, Option<CancellationReason>), Errno> {
     let worth_a_look = |name: DirEntry<'_>| !matches!(name.kind, Some(EntryKind::Symlink | EntryKind::Other));
@@ -166,7 +166,7 @@ fn read_dir(
 /// State shared by all threads of a walk.
 struct SharedWalk<'a> {
     scope: &'a WalkFilter<'a>,
-    stop: &'a Cancellation,
+    stop: &'a Deadline,
     queue: WorkQueue<WalkJob>,
     stopped: OnceLock<CancellationReason>,
 }

@@ -7,6 +7,7 @@
 mod service;
 mod json_limits;
 mod future_pool;
+mod admission;
 mod mcp;
 mod response_writer;
 mod stdio;

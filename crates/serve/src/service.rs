@@ -9,11 +9,9 @@ use toolgate_gate::{CallObserver, CallOptions, Credential};
 use toolgate_tools::{CallResponse, ProfiledGate};
 use toolgate_types::ToolCall;
 
+use crate::admission::{CallerLimit, ResponseBytesLimit};
 use crate::future_pool::FuturePool;
-use crate::mcp::{
-    OutputStore, ParkedCalls, PerCallerConcurrency, ResourceSource, ResponseMemoryBudget, StateSealer,
-    ToolLists, UpstreamResources,
-};
+use crate::mcp::{OutputStore, ParkedCalls, ResourceSource, StateSealer, ToolLists, UpstreamResources};
 use crate::metrics::Metrics;
 use crate::state_usage::{MeasureState, StateGauges};
 use crate::traffic::TrafficSnapshot;
@@ -83,9 +81,9 @@ pub struct Service {
     pub(crate) parked: ParkedCalls,
     pub(crate) sealer: StateSealer,
     /// Limits how many calls each caller may have in flight.
-    pub(crate) concurrency: PerCallerConcurrency,
+    pub(crate) caller_limit: CallerLimit,
     /// Limits the memory of long responses that are not sent yet.
-    pub(crate) response_memory: ResponseMemoryBudget,
+    pub(crate) response_bytes: ResponseBytesLimit,
     /// All calls in flight, from every front end.
     pub(crate) calls: TaskTracker,
     /// Allocations for the futures of calls.
@@ -115,8 +113,8 @@ impl Service {
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
             sealer: StateSealer::new(),
-            concurrency: PerCallerConcurrency::default(),
-            response_memory: ResponseMemoryBudget::default(),
+            caller_limit: CallerLimit::default(),
+            response_bytes: ResponseBytesLimit::default(),
             calls: TaskTracker::new(),
             call_futures: FuturePool::default(),
             metrics,
@@ -141,7 +139,7 @@ impl Service {
         mut options: CallOptions,
     ) -> Option<CallResponse> {
         let _under_way = self.calls.token();
-        let _permit = self.concurrency.acquire(caller_key).await?;
+        let _permit = self.caller_limit.acquire(caller_key, std::future::pending()).await.ok()?;
         self.wait_for_tool(&call.tool).await;
         let cancelled = self.ending.child_token();
         options.cancelled = cancelled.clone();

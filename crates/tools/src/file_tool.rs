@@ -14,9 +14,7 @@ use toolgate_gate::{
     ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_types::{
-    Cancellation, Category, ErrorCode, Failure, HashedText, Structured, ToolClass, ToolOutput,
-};
+use toolgate_types::{Category, Deadline, ErrorCode, Failure, HashedText, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 
 use crate::preview::{self, PreviewContent};
@@ -173,7 +171,7 @@ struct FileTool {
 }
 
 impl FileTool {
-    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Cancellation) -> WorkspaceView<'a> {
+    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Deadline) -> WorkspaceView<'a> {
         WorkspaceView {
             workspace: &self.workspace,
             style: self.style,
@@ -214,12 +212,7 @@ impl FileTool {
         !self.spec.class.has_effect() && self.spec.category == Category::File
     }
 
-    fn work(
-        &self,
-        arguments: Value,
-        context: &CallContext,
-        stop: &Cancellation,
-    ) -> Result<ToolOutput, Failure> {
+    fn work(&self, arguments: Value, context: &CallContext, stop: &Deadline) -> Result<ToolOutput, Failure> {
         let (arguments, view) =
             (coerce_integers(&self.spec.input_schema, arguments), self.view(context, stop));
         match (&context.resource, self.resource_kind) {
@@ -300,7 +293,7 @@ impl Tool for FileTool {
             let (blocking, stop) = (context.blocking, context.stop.clone());
             let arguments = call.into_arguments();
             if self.runs_inline() {
-                let work = move |stop: &Cancellation| self.work(arguments.clone(), &context, stop);
+                let work = move |stop: &Deadline| self.work(arguments.clone(), &context, stop);
                 blocking.run_read_only(&stop, work).await
             } else {
                 blocking.run(move || self.work(arguments, &context, &stop)).await

@@ -12,7 +12,7 @@ use serde_json::Value;
 use toolgate_gate::{ExpectedChange, Preview, PreviewBody};
 use toolgate_text::confusables::quote_value;
 use toolgate_text::diff::unified;
-use toolgate_types::{Cancellation, ErrorCode, Failure, Sha256};
+use toolgate_types::{Deadline, ErrorCode, Failure, Sha256};
 use toolgate_workspace::{
     ChangeKind, FileMark, JournalError, ListOptions, PathStyle, PlannedChange, Recorder, TransactionOutcome,
     WorkspaceError, WorkspaceView, mark,
@@ -125,7 +125,7 @@ struct PreviewRecorder {
 }
 
 impl Recorder for PreviewRecorder {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Deadline) -> Result<(), JournalError> {
         let look = |planned: &PlannedChange<'_>| {
             let change = ExpectedChange::observe(planned, stop).map_err(|error| error.to_string())?;
             let text = planned.before.and_then(|file| text_of(file, self.limit));

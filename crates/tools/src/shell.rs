@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use toolgate_command::{
     BackgroundCommands, BackgroundEnd, BackgroundRequest, BackgroundStreams, CommandBounds, CommandOutcome,
     CommandRunner, CommandSpec, PathKind, Reach, ShellTimeouts, escape_name, inside, may_change,
-    mount_aliases, path_kind, stop_within, view,
+    mount_aliases, path_kind, view,
 };
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{
@@ -282,7 +282,7 @@ impl ShellCore {
         context: &CallContext,
     ) -> Result<ToolOutput, Failure> {
         let timeout = self.timeout_of(line.timeout, context);
-        let stop = stop_within(&context.stop, timeout);
+        let stop = context.stop.child(timeout);
         let (limits, reach) = (self.runner.limits(), self.runner.reach_of(&context.escalation)?);
         let last_look = || self.check_directory(arguments, context);
         let text = line.command.clone();

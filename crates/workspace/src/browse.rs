@@ -9,7 +9,7 @@ use toolgate_search::{
 };
 use toolgate_types::CancellationReason;
 
-use crate::deny_prefilter::cannot_match;
+use crate::deny_list::{Above, may_be_denied};
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::open::{OpenedFile, open_existing, size_by_names};
@@ -250,17 +250,17 @@ struct ReachableFilter<'a> {
 
 impl VisibilityFilter for ReachableFilter<'_> {
     fn visible(&self, location: &Path, is_directory: bool) -> bool {
-        self.rules.reaches_entry(location, is_directory, self.grant)
+        self.rules.verdict(location, is_directory, self.grant, Above::Judged) == PathVerdict::Reachable
             && self.inner.iter().all(|(inner, place)| {
                 let rest = location.strip_prefix(place);
                 rest.map_or(true, |rest| {
-                    inner.rules().verdict(rest, is_directory, None) == PathVerdict::Reachable
+                    inner.rules().verdict(rest, is_directory, None, Above::Unjudged) == PathVerdict::Reachable
                 })
             })
     }
 
     fn visible_anywhere(&self, name: &[u8]) -> bool {
-        self.names_suffice && cannot_match(name)
+        self.names_suffice && !may_be_denied(name)
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
 
     use proptest::prelude::*;
     use toolgate_search::EntryKind;
-    use toolgate_types::Cancellation;
+    use toolgate_types::Deadline;
 
     use super::*;
     use crate::testing::{mount, view};
@@ -333,7 +333,7 @@ mod tests {
             denying.clone(),
         );
         let nested = Workspace::new(vec![with(MountRules::new(), root), inner.unwrap()]).unwrap();
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let listed = |workspace: &Workspace, grant: Option<&dyn PathGrant>| {
             let view = WorkspaceView { grant, ..view(workspace, &stop) };
             let listed = view.list("f", &EVERYTHING).unwrap();

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
-use toolgate_types::{Cancellation, Sha256};
+use toolgate_types::{Deadline, Sha256};
 
 use crate::mount::RootIdentity;
 
@@ -93,7 +93,7 @@ pub trait Recorder: Sync {
     ///
     /// # Errors
     /// Why it could not be stored.
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError>;
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Deadline) -> Result<(), JournalError>;
 
     /// Makes the recorded intent effective: unless it is settled, the next start undoes the change. Called with the directories locked, right before
     /// the first change, so that changes of other gates until then are not attributed to this call.
@@ -183,7 +183,7 @@ impl From<String> for JournalError {
 pub struct NoopRecorder;
 
 impl Recorder for NoopRecorder {
-    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
+    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Deadline) -> Result<(), JournalError> {
         Ok(())
     }
 

@@ -9,7 +9,6 @@
 
 mod name_fold;
 mod deny_list;
-mod deny_prefilter;
 mod autorun_files;
 mod home_files;
 mod file_marks;
@@ -56,7 +55,7 @@ pub use change::{
     ChangeKind, ContentDigest, FileStamp, JournalError, KeptBound, NoopRecorder, PlannedChange, Recorder,
     TransactionOutcome,
 };
-pub use deny_list::DEFAULT_DENY;
+pub use deny_list::{Above, DEFAULT_DENY};
 pub use error::{WorkspaceError, WriteBound};
 pub use file_attributes::copy_attributes;
 pub use file_marks::{FileMark, MARKED, mark};
@@ -70,7 +69,7 @@ pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, Te
 pub use requested_path::PathStyle;
 pub use reserve::{DiskReserve, Headroom, USUAL_RESERVE_BYTES};
 pub use restore::{ExpectedContent, LockTimeout, MovedFile, Restoration};
-pub use rules::{InvalidGlob, MountRules, PathGrant};
+pub use rules::{DenyingRule, InvalidGlob, MountRules, PathGrant};
 pub use toolgate_search::{
     EntryKind, FindOptions, Hidden, ListOptions, ListedEntry, Match, MatchLine, SearchOptions,
 };
@@ -85,7 +84,7 @@ pub mod internals {
     pub use crate::autorun_targets::{
         AutorunTarget, TargetPurpose, follow, new_targets, targets, targets_from_above, worktree_targets,
     };
-    pub use crate::deny_prefilter::cannot_match;
+    pub use crate::deny_list::may_be_denied;
     pub use crate::file_identity::{
         FileIdentity, identify_place, identity, open_parent, read_prefix, read_small,
     };
@@ -96,6 +95,5 @@ pub mod internals {
     pub use crate::open::OpenedFile;
     pub use crate::protected_artifact::{ProtectedArtifact, ProtectedArtifactKind, autorun_kind};
     pub use crate::repository_names::{RepositoryPart, has_name, is_head, is_repository, part};
-    pub use crate::rules::is_denied_by_name;
     pub use crate::swap::rename_to_free_name;
 }

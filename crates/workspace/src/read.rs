@@ -481,7 +481,7 @@ impl Utf8Check {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use toolgate_types::{Cancellation, ErrorCode};
+    use toolgate_types::{Deadline, ErrorCode};
 
     use super::*;
     use crate::testing::{view, workspace};
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn a_chunk_that_cannot_be_taken_is_an_internal_error() {
         let scratch = tempfile::tempdir().unwrap();
-        let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
+        let (workspace, stop) = (workspace(scratch.path()), Deadline::never());
         let mut consumed: Vec<u8> = Vec::new();
         let read = stream(OverlongRead(1), &mut [0; 4], 4, &view(&workspace, &stop), "f", |chunk| {
             consumed.extend(chunk)
@@ -512,7 +512,7 @@ mod tests {
     #[test]
     fn a_file_is_read_whole_however_long_it_was_expected_to_be() {
         let scratch = tempfile::tempdir().unwrap();
-        let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
+        let (workspace, stop) = (workspace(scratch.path()), Deadline::never());
         let view = view(&workspace, &stop);
         let text = "aé漢🦀 and more\n".repeat(60_000);
         let large = 5 * CHUNK_BYTES;

@@ -107,14 +107,14 @@ impl WorkspaceView<'_> {
     pub fn restore(
         &self,
         restorations: &[Restoration],
-        patience: LockTimeout,
+        lock_timeout: LockTimeout,
         recorder: &dyn Recorder,
     ) -> Result<(), WorkspaceError> {
         let mut steps = RestorePlan::default();
         for restoration in restorations {
             steps.add(self, restoration)?;
         }
-        match commit_with_timeout(self, steps.steps, recorder, patience.duration())? {
+        match commit_with_timeout(self, steps.steps, recorder, lock_timeout.duration())? {
             CommitAttempt::Committed => Ok(()),
             CommitAttempt::Conflict => Err(too_many_conflicts("a file that was being put back")),
         }

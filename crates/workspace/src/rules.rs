@@ -2,15 +2,14 @@
 //!
 //! Rules are applied to the real location of what was opened; denials to the requested name as well. A deny beats a scope.
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toolgate_text::glob_classes::{has_class_beyond_ascii, letter_left_out_in_one_case, other_case};
 
-use crate::deny_list::{default_rule, rule_ending_at};
-use crate::deny_prefilter::{cannot_match, no_name_can_match};
-use crate::name_fold::{fold, fold_glob, without_backup_marks};
+use crate::deny_list::{Above, built_in_rule};
+use crate::name_fold::{fold, fold_glob};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +22,7 @@ pub struct InvalidGlob {
 }
 
 /// The files of any mount that one call was granted.
-pub trait PathGrant: Send + Sync + std::fmt::Debug {
+pub trait PathGrant: Send + Sync + fmt::Debug {
     /// Whether a real location below a mount is among them.
     fn covers(&self, location: &Path) -> bool;
 
@@ -47,6 +46,26 @@ pub struct MountRules {
     gate_files: Vec<String>,
     /// Folded; protected with everything below.
     protected_places: Vec<String>,
+}
+
+/// The rule that denies a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenyingRule<'r> {
+    /// It is, or lies in, one of the gate's own files and directories, folded.
+    GateOwned(&'r str),
+    /// A glob of the operator, as written.
+    Operator(&'r str),
+    /// A rule of the built-in list.
+    BuiltIn(&'static str),
+}
+
+impl fmt::Display for DenyingRule<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GateOwned(own) => write!(formatter, "the gate's own {own}"),
+            Self::Operator(rule) | Self::BuiltIn(rule) => formatter.write_str(rule),
+        }
+    }
 }
 
 /// The verdict on one location.
@@ -137,74 +156,40 @@ impl MountRules {
     /// Whether tools can reach the file at a real location of the mount.
     #[must_use]
     pub fn reaches(&self, location: &Path) -> bool {
-        self.verdict(location, false, None) == PathVerdict::Reachable
+        self.verdict(location, false, None, Above::Unjudged) == PathVerdict::Reachable
     }
 
+    /// The verdict of all rules of this mount and of the call's grant.
     pub(crate) fn verdict(
         &self,
         location: &Path,
         is_directory: bool,
         grant: Option<&dyn PathGrant>,
+        above: Above,
     ) -> PathVerdict {
-        if let Some(rule) = self.denying_rule(location, is_directory) {
-            return PathVerdict::Denied { rule };
+        if let Some(rule) = self.denied(location, is_directory, above) {
+            return PathVerdict::Denied { rule: rule.to_string() };
         }
         // Directories are passable so that what lies in scope below them can be reached; the scope is applied to their entries.
         let reachable = is_directory || self.is_in_scope(location, grant);
         if reachable { PathVerdict::Reachable } else { PathVerdict::OutOfScope }
     }
 
-    /// Whether an entry of a reachable directory is reachable: the same result as [`Self::verdict`], cheap enough for every entry of a tree.
-    pub(crate) fn reaches_entry(
-        &self,
-        location: &Path,
-        is_directory: bool,
-        grant: Option<&dyn PathGrant>,
-    ) -> bool {
-        !is_denied_by_name(location, is_directory)
-            && !self.is_denied_by_operator(location)
-            && (is_directory || self.is_in_scope(location, grant))
-    }
-
-    /// The rule that denies a location, real or as named, of a directory or of any other file type, to every caller.
-    pub(crate) fn denying_rule(&self, location: &Path, is_directory: bool) -> Option<String> {
-        if let Some(rule) = self.operators_rule(location) {
-            return Some(rule);
-        }
-        if no_name_can_match(location.as_os_str().as_bytes()) {
-            return None;
-        }
-        built_in_rule(location, is_directory).map(str::to_owned)
-    }
-
-    /// A match among the gate's own files or the operator's denials.
-    pub(crate) fn operators_rule(&self, location: &Path) -> Option<String> {
-        if self.gate_files.is_empty() && self.deny.is_none() {
-            return None;
-        }
-        let folded = fold(location);
-        if let Some(own) = self.gate_files.iter().find(|own| is_at_or_below(&folded, own)) {
-            return Some(format!("the gate's own {own}"));
-        }
-        // An operator's pattern matches the name as written and its folded twins.
-        let raw = location.to_string_lossy();
-        let globs = self.deny.as_ref()?;
-        globs.first_match(&raw).or_else(|| globs.first_match(&folded)).map(str::to_owned)
-    }
-
-    /// Whether [`Self::operators_rule`] matches, without naming the rule: called for every file of a tree.
+    /// Whether a location, real or as named, of a directory or of any other file type is denied to every caller, and by which rule. The only place
+    /// where that is decided: opening, listing, searching, walking and the masks of commands ask it. Allocates nothing for plain names.
     #[must_use]
-    pub fn is_denied_by_operator(&self, location: &Path) -> bool {
-        if self.gate_files.is_empty() && self.deny.is_none() {
-            return false;
+    pub fn denied(&self, location: &Path, is_directory: bool, above: Above) -> Option<DenyingRule<'_>> {
+        if !self.gate_files.is_empty() || self.deny.is_some() {
+            let folded = fold(location);
+            if let Some(own) = self.gate_files.iter().find(|own| is_at_or_below(&folded, own)) {
+                return Some(DenyingRule::GateOwned(own));
+            }
+            let globs = self.deny.as_ref();
+            if let Some(rule) = globs.and_then(|globs| globs.first_match_of(location, &folded)) {
+                return Some(DenyingRule::Operator(rule));
+            }
         }
-        let folded = fold(location);
-        let is_denied = |globs: &FoldedGlobs| {
-            let raw = location.to_string_lossy();
-            globs.set.is_match(raw.as_ref()) || (raw != folded && globs.set.is_match(folded.as_ref()))
-        };
-        self.gate_files.iter().any(|own| is_at_or_below(&folded, own))
-            || self.deny.as_ref().is_some_and(is_denied)
+        built_in_rule(location, is_directory, above).map(DenyingRule::BuiltIn)
     }
 
     /// Whether this is, or lies in, one of the gate's own files and directories.
@@ -261,27 +246,6 @@ impl MountRules {
         !self.is_protected_place(location)
             && self.protected.as_ref().is_none_or(|globs| globs.first_match(&fold(location)).is_none())
     }
-}
-
-/// The rule of the built-in list that denies a location.
-fn built_in_rule(location: &Path, is_directory: bool) -> Option<&'static str> {
-    let folded = fold(location);
-    let rule = |name: &str| default_rule(name, is_directory);
-    rule(&folded).or_else(|| without_backup_marks(&folded).iter().find_map(|name| rule(name)))
-}
-
-/// Whether the built-in list denies this place by its own name. Places below a denied one are not asked about.
-#[must_use]
-pub fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
-    // The last name alone rules out most places.
-    let name = place.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
-    !name.is_some_and(cannot_match) && is_denied_when_folded(place, is_directory)
-}
-
-fn is_denied_when_folded(place: &Path, is_directory: bool) -> bool {
-    let folded = fold(place);
-    let is_denied = |name: &str| rule_ending_at(name, is_directory).is_some();
-    is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
 }
 
 /// `src/**` matches everything below `src`; `*` does not cross a `/`.
@@ -359,6 +323,15 @@ impl FoldedGlobs {
         Ok(Some(Self { set: compile(&patterns, true)?, texts }))
     }
 
+    /// A pattern matches the name as written and its folded twins.
+    fn first_match_of(&self, location: &Path, folded: &str) -> Option<&str> {
+        let raw = location.to_string_lossy();
+        let other = (raw != folded).then_some(folded);
+        // Whether any matches is cheaper than which, and nearly every name matches none.
+        let matching = |name: &str| self.set.is_match(name).then(|| self.first_match(name)).flatten();
+        matching(&raw).or_else(|| other.and_then(matching))
+    }
+
     fn first_match(&self, folded: &str) -> Option<&str> {
         let index = self.set.matches(folded).into_iter().min()?;
         self.texts.get(index).map(String::as_str)
@@ -372,7 +345,7 @@ mod tests {
     use super::*;
 
     fn denied(rules: &MountRules, location: &str) -> bool {
-        matches!(rules.verdict(Path::new(location), false, None), PathVerdict::Denied { .. })
+        matches!(rules.verdict(Path::new(location), false, None, Above::Unjudged), PathVerdict::Denied { .. })
     }
 
     #[test]
@@ -392,9 +365,15 @@ mod tests {
     #[test]
     fn a_deny_beats_a_scope_and_a_scope_keeps_the_rest_out() {
         let rules = MountRules::new().scope(&["src/**".into()]).unwrap();
-        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, None), PathVerdict::Reachable);
-        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, None), PathVerdict::OutOfScope);
-        assert_eq!(rules.verdict(Path::new("docs"), true, None), PathVerdict::Reachable);
+        assert_eq!(
+            rules.verdict(Path::new("src/a.rs"), false, None, Above::Unjudged),
+            PathVerdict::Reachable
+        );
+        assert_eq!(
+            rules.verdict(Path::new("docs/a.md"), false, None, Above::Unjudged),
+            PathVerdict::OutOfScope
+        );
+        assert_eq!(rules.verdict(Path::new("docs"), true, None, Above::Unjudged), PathVerdict::Reachable);
         assert!(denied(&rules, "src/.env"));
         #[derive(Debug)]
         struct OnlyMarkdown;
@@ -404,9 +383,18 @@ mod tests {
             }
         }
         let grant = OnlyMarkdown;
-        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, Some(&grant)), PathVerdict::OutOfScope);
-        assert_eq!(rules.verdict(Path::new("src/a.md"), false, Some(&grant)), PathVerdict::Reachable);
-        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, Some(&grant)), PathVerdict::OutOfScope);
+        assert_eq!(
+            rules.verdict(Path::new("src/a.rs"), false, Some(&grant), Above::Unjudged),
+            PathVerdict::OutOfScope
+        );
+        assert_eq!(
+            rules.verdict(Path::new("src/a.md"), false, Some(&grant), Above::Unjudged),
+            PathVerdict::Reachable
+        );
+        assert_eq!(
+            rules.verdict(Path::new("docs/a.md"), false, Some(&grant), Above::Unjudged),
+            PathVerdict::OutOfScope
+        );
     }
 
     #[test]
@@ -435,11 +423,11 @@ mod tests {
             let rules = MountRules::new().deny(&[pattern.to_owned()]).unwrap();
             for twin in twins {
                 assert!(denied(&rules, twin), "{pattern} lets {twin} through");
-                assert!(rules.is_denied_by_operator(Path::new(twin)), "{pattern} lets {twin} through");
                 // A denial names the rule as written.
+                let rule = rules.denied(Path::new(twin), false, Above::Judged);
                 assert!(
-                    rules.operators_rule(Path::new(twin)).unwrap().contains(pattern),
-                    "{pattern}, {twin}"
+                    matches!(rule, Some(DenyingRule::Operator(rule)) if rule.contains(pattern)),
+                    "{pattern}, {twin}: {rule:?}"
                 );
             }
         }
@@ -517,8 +505,9 @@ mod tests {
             for (number, name) in names.iter().enumerate() {
                 location.push(name);
                 let is_directory = is_directory || number + 1 < names.len();
-                let whole = rules.verdict(&location, is_directory, None) == PathVerdict::Reachable;
-                prop_assert_eq!(rules.reaches_entry(&location, is_directory, None), whole, "{:?}", location);
+                let whole = rules.verdict(&location, is_directory, None, Above::Unjudged) == PathVerdict::Reachable;
+                let entry = rules.verdict(&location, is_directory, None, Above::Judged) == PathVerdict::Reachable;
+                prop_assert_eq!(entry, whole, "{:?}", location);
                 if !whole {
                     break;
                 }
@@ -563,21 +552,75 @@ mod tests {
         prop_oneof![2 => spelt, 3 => prop::sample::select(others).prop_map(str::to_owned)]
     }
 
+    /// The built-in list on the folded location, with every end of a rule on the way and without the index.
+    fn plainly_denied(place: &Path, is_directory: bool) -> bool {
+        let folded = fold(place).into_owned();
+        let originals =
+            std::iter::once(folded.clone()).chain(crate::name_fold::without_backup_marks(&folded));
+        let mut all = originals.flat_map(|name| {
+            let above: Vec<(String, bool)> =
+                name.match_indices('/').map(|(end, _)| (name.get(..end).unwrap().to_owned(), true)).collect();
+            above.into_iter().chain([(name, is_directory)])
+        });
+        all.any(|(name, is_directory)| crate::deny_list::rule_ending_at(&name, is_directory).is_some())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(6000))]
         #[test]
-        fn what_is_done_with_at_a_glance_is_not_denied(
+        fn the_index_leaves_out_nothing_that_is_denied(
             names in prop::collection::vec(names(), 1..5),
             is_directory in any::<bool>(),
         ) {
-            let place = PathBuf::from(names.join("/"));
-            prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
-            let rule = built_in_rule(&place, is_directory).map(str::to_owned);
-            prop_assert_eq!(MountRules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
+            // As the kernel walks it: without empty names.
+            let place: PathBuf = Path::new(&names.join("/")).components().collect();
+            let rules = MountRules::new();
+            let denied = |is_directory| rules.denied(&place, is_directory, Above::Unjudged).is_some();
+            prop_assert_eq!(denied(is_directory), plainly_denied(&place, is_directory), "{:?}", place);
             // What is denied as a directory is denied as a file of the same name.
-            if built_in_rule(&place, true).is_some() {
-                prop_assert!(built_in_rule(&place, false).is_some(), "{:?}", place);
-            }
+            prop_assert!(!denied(true) || denied(false), "{:?}", place);
+            // What is denied is denied at one of its own names, or above it.
+            let ways = place.ancestors().filter(|way| !way.as_os_str().is_empty());
+            let by_a_walk = ways.enumerate().any(|(above, way)| {
+                rules.denied(way, is_directory || above > 0, Above::Judged).is_some()
+            });
+            prop_assert!(by_a_walk || !denied(is_directory), "{:?}", place);
+        }
+    }
+
+    #[test]
+    fn each_denial_names_its_rule_and_a_walk_asks_only_for_the_entry() {
+        let rules = MountRules::new().deny(&["drafts".into(), "*.Tmp".into()]).unwrap();
+        let rules = rules.gate_files(vec![PathBuf::from("var/State")]);
+        let (own, operator) = (DenyingRule::GateOwned("var/state"), DenyingRule::Operator("**/drafts"));
+        let built_in = DenyingRule::BuiltIn;
+        for (location, is_directory, unjudged, judged) in [
+            ("src/main.rs", false, None, None),
+            ("var/state", true, Some(own), Some(own)),
+            ("VAR/state/audit/x", false, Some(own), Some(own)),
+            ("a/drafts", true, Some(operator), Some(operator)),
+            (
+                "a/x.tmp",
+                false,
+                Some(DenyingRule::Operator("**/*.Tmp")),
+                Some(DenyingRule::Operator("**/*.Tmp")),
+            ),
+            (".ssh", true, Some(built_in(".ssh")), Some(built_in(".ssh"))),
+            (".ssh/known_hosts", false, Some(built_in(".ssh")), None),
+            (".git/hooks/pre-commit", false, Some(built_in(".git/hooks")), None),
+            (".git/hooks/x.pem", false, Some(built_in(".git/hooks")), Some(built_in("*.pem"))),
+            ("credentials", false, Some(built_in("credentials")), Some(built_in("credentials"))),
+            ("credentials", true, None, None),
+            ("credentials/a.go", false, None, None),
+            ("id_rsa.bak~", false, Some(built_in("id_rsa")), Some(built_in("id_rsa"))),
+            ("a/\u{ff0e}env", false, Some(built_in(".env")), Some(built_in(".env"))),
+            // One name that folds into three.
+            ("a/x\u{ff0f}.ssh\u{ff0f}y", false, Some(built_in(".ssh")), Some(built_in(".ssh"))),
+            (".ssh/x\u{ff0f}y", false, Some(built_in(".ssh")), None),
+        ] {
+            let place = Path::new(location);
+            assert_eq!(rules.denied(place, is_directory, Above::Unjudged), unjudged, "{location}");
+            assert_eq!(rules.denied(place, is_directory, Above::Judged), judged, "{location}");
         }
     }
 

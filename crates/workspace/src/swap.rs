@@ -349,7 +349,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use toolgate_types::Cancellation;
+    use toolgate_types::Deadline;
 
     use super::*;
     use crate::WorkspaceView;
@@ -366,7 +366,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::write(root.join("a.txt"), "old").unwrap();
-        let (workspace, stop) = (workspace(&root), Cancellation::never());
+        let (workspace, stop) = (workspace(&root), Deadline::never());
         let view = view(&workspace, &stop);
         test(&root, &make(&view));
         let mut found: Vec<_> = fs::read_dir(&root)

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use toolgate_types::{Cancellation, Limits};
+use toolgate_types::{Deadline, Limits};
 
 use crate::{Mount, MountAccess, MountRules, PathStyle, Workspace, WorkspaceView};
 
@@ -32,6 +32,6 @@ pub(crate) fn workspace(root: &Path) -> Workspace {
     Workspace::new(vec![mount("@w", root).as_default()]).unwrap()
 }
 
-pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Deadline) -> WorkspaceView<'a> {
     WorkspaceView { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
 }

@@ -69,7 +69,7 @@ pub(crate) fn commit_with_timeout(
     view: &WorkspaceView<'_>,
     mut steps: Vec<ChangeStep<'_>>,
     recorder: &dyn Recorder,
-    patience: Duration,
+    lock_timeout: Duration,
 ) -> Result<CommitAttempt, WorkspaceError> {
     view.stop.check()?;
     let names: Vec<OsString> = steps.iter().map(|step| temporary_name(&step.place().name)).collect();
@@ -82,7 +82,7 @@ pub(crate) fn commit_with_timeout(
     saved.inspect_err(|_| recorder.settle(TransactionOutcome::RolledBack))?;
     let mut locks = DirectoryLocks::new();
     let TransactionEnd { settled, answer } =
-        create_directories_and_swap(view, &mut steps, &names, recorder, patience, &mut locks);
+        create_directories_and_swap(view, &mut steps, &names, recorder, lock_timeout, &mut locks);
     recorder.settle(settled);
     answer
 }
@@ -102,13 +102,13 @@ fn create_directories_and_swap<'s>(
     steps: &'s mut [ChangeStep<'_>],
     names: &[OsString],
     recorder: &dyn Recorder,
-    patience: Duration,
+    lock_timeout: Duration,
     locks: &mut DirectoryLocks<'s>,
 ) -> TransactionEnd {
     let mut made = Vec::new();
     let ending = match steps.iter_mut().try_for_each(|step| step.destination_mut().create_parents(&mut made))
     {
-        Ok(()) => swap_all(view, steps, names, recorder, patience, locks),
+        Ok(()) => swap_all(view, steps, names, recorder, lock_timeout, locks),
         Err(error) => TransactionEnd::rolled_back(Err(error)),
     };
     if ending.settled == TransactionOutcome::RolledBack {
@@ -128,10 +128,10 @@ fn swap_all<'s>(
     steps: &'s [ChangeStep<'_>],
     names: &[OsString],
     recorder: &dyn Recorder,
-    patience: Duration,
+    lock_timeout: Duration,
     locks: &mut DirectoryLocks<'s>,
 ) -> TransactionEnd {
-    let folders = match lock_folders(view, steps, patience, locks) {
+    let folders = match lock_folders(view, steps, lock_timeout, locks) {
         Ok(folders) => folders,
         Err(error) => return TransactionEnd::rolled_back(Err(error)),
     };
@@ -213,7 +213,7 @@ fn sync_directories(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
 fn lock_folders<'s>(
     view: &WorkspaceView<'_>,
     steps: &'s [ChangeStep<'_>],
-    patience: Duration,
+    lock_timeout: Duration,
     locks: &mut DirectoryLocks<'s>,
 ) -> Result<Vec<(&'s File, &'s str)>, WorkspaceError> {
     let mut folders = Vec::new();
@@ -225,7 +225,7 @@ fn lock_folders<'s>(
     folders.sort_by_key(|(identity, _, _)| *identity);
     folders.dedup_by_key(|(identity, _, _)| *identity);
     for (_, folder, shown) in &folders {
-        locks.extend(lock(view, folder, shown, patience)?);
+        locks.extend(lock(view, folder, shown, lock_timeout)?);
     }
     Ok(folders.into_iter().map(|(_, folder, shown)| (folder, shown)).collect())
 }
@@ -236,9 +236,9 @@ fn lock<'s>(
     view: &WorkspaceView<'_>,
     folder: &'s File,
     shown: &str,
-    patience: Duration,
+    lock_timeout: Duration,
 ) -> Result<Option<FileLock<&'s File>>, WorkspaceError> {
-    match FileLock::within(folder, patience, || view.stop.check().is_err()) {
+    match FileLock::within(folder, lock_timeout, || view.stop.check().is_err()) {
         Ok(locked) => Ok(Some(locked)),
         // The model sees this reason; which program holds the lock concerns the operator only.
         Err(NotLocked::Held(_)) => {
@@ -347,7 +347,7 @@ mod tests {
     use std::fs::TryLockError;
     use std::sync::{Arc, Mutex};
 
-    use toolgate_types::Cancellation;
+    use toolgate_types::Deadline;
 
     use super::*;
     use crate::Overwrite;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     impl Recorder for Neighbour {
-        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
+        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Deadline) -> Result<(), JournalError> {
             Ok(())
         }
 
@@ -413,7 +413,7 @@ mod tests {
         for file in ["here/a", "here/b"] {
             fs::write(root.join(file), "old").unwrap();
         }
-        let (workspace, stop) = (workspace(&root), Cancellation::never());
+        let (workspace, stop) = (workspace(&root), Deadline::never());
         let neighbour = Neighbour { root, seen: Arc::default() };
         let looking = neighbour.clone();
         WHEN_SAVED.set(Box::new(move || looking.look("saved")));

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use toolgate_types::{Cancellation, Limits};
+use toolgate_types::{Deadline, Limits};
 
 use crate::autorun_files::triggers_execution;
 use crate::autorun_targets::is_target;
+use crate::deny_list::Above;
 use crate::error::WorkspaceError;
 use crate::file_target::find_target;
 use crate::mount::{Mount, MountAccess, NestedMount};
@@ -111,8 +112,8 @@ pub struct WorkspaceView<'a> {
     pub limits: &'a Limits,
     /// The granted files, where the caller was granted only some.
     pub grant: Option<&'a dyn PathGrant>,
-    /// Cancellation of the call.
-    pub stop: &'a Cancellation,
+    /// Deadline of the call.
+    pub stop: &'a Deadline,
     /// The one protected file, with its alias, that this call may change nevertheless.
     pub unlocked: Option<&'a str>,
 }
@@ -131,9 +132,10 @@ impl<'a> WorkspaceView<'a> {
 
     /// The verdict of all rules on a location, those of nested mounts too: a path through the outer mount does not bypass them.
     pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> PathVerdict {
-        let own = mount.rules().verdict(location, is_directory, self.grant);
+        let own = mount.rules().verdict(location, is_directory, self.grant, Above::Unjudged);
         let inner = self.inner_mounts(mount, location);
-        let inner = inner.map(|(inner, rest)| inner.rules().verdict(rest, is_directory, None));
+        let inner =
+            inner.map(|(inner, rest)| inner.rules().verdict(rest, is_directory, None, Above::Unjudged));
         let mut refusals =
             std::iter::once(own).chain(inner).filter(|verdict| *verdict != PathVerdict::Reachable);
         refusals.next().unwrap_or(PathVerdict::Reachable)

@@ -5,14 +5,14 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toolgate_confine::{ConfineRequest, ConfinedMount, confine};
 use toolgate_connect::{LaunchedServer, PackageSettings, ProcessSettings};
 use toolgate_manifest::{PackageRegistry, ServerProcessConfig};
 use toolgate_packages::Lock;
 use toolgate_sandbox::ResourceLimits;
-use toolgate_types::{Cancellation, ErrorCode, Failure, MountOverlay};
+use toolgate_types::{Deadline, ErrorCode, Failure, MountOverlay};
 use toolgate_workspace::{MountAccess, Workspace};
 
 use super::container_process::{ContainerEngine, ContainerStart, random_digits};
@@ -124,7 +124,7 @@ fn bind_mounts(
 ) -> Result<Vec<String>, Failure> {
     let requests: Vec<ConfineRequest<'_>> =
         process.mounts.iter().map(|(alias, _)| ConfineRequest { alias, writable: false }).collect();
-    let stop = Cancellation::new(Instant::now().checked_add(SCAN_TIMEOUT), || false);
+    let stop = Deadline::after(SCAN_TIMEOUT);
     let confined = confine(workspace, &requests, None, &stop).map_err(|error| {
         Failure::new(ErrorCode::NotPermitted, format!("the mounts cannot be looked through: {error}"))
     })?;

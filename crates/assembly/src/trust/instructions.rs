@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use toolgate_types::{Cancellation, Limits, Sha256};
+use toolgate_types::{Deadline, Limits, Sha256};
 use toolgate_workspace::{EntireContent, PathStyle, Workspace, WorkspaceError, WorkspaceView};
 
 use super::agreements::{Agreement, AgreementStore};
@@ -72,7 +72,7 @@ fn read(
         style: PathStyle::AliasOnly,
         limits,
         grant: None,
-        stop: &Cancellation::never(),
+        stop: &Deadline::never(),
         unlocked: None,
     };
     let read = match view.read_entire(&format!("{}/{name}", mount.alias()), MAX_INSTRUCTION_BYTES) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_gate::UndoOptions;
 use toolgate_tools::Profile;
-use toolgate_types::{Cancellation, ErrorCode, Limits};
+use toolgate_types::{Deadline, ErrorCode, Limits};
 use toolgate_workspace::{
     DryRun, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, Workspace, WorkspaceError, WorkspaceView,
 };
@@ -25,7 +25,7 @@ fn bench(scratch: &Scratch) -> Bench {
 fn with_view<Answer>(
     root: &Path,
     limits: &Limits,
-    stop: &Cancellation,
+    stop: &Deadline,
     work: impl FnOnce(&WorkspaceView<'_>) -> Answer,
 ) -> Answer {
     let mount =
@@ -45,12 +45,12 @@ fn with_view<Answer>(
 fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
     // Files in `/proc` report a size of zero.
     let limits = Limits { max_write_bytes: 3, ..Profile::NATIVE.limits() };
-    with_view(Path::new("/proc"), &limits, &Cancellation::never(), |view| {
+    with_view(Path::new("/proc"), &limits, &Deadline::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("cpuinfo", None, DryRun::Yes, &change, &NoopRecorder).unwrap_err();
         assert!(matches!(refused, WorkspaceError::TooLargeToChange { bytes: 193, .. }), "{refused}");
     });
-    with_view(Path::new("/proc/sys/kernel"), &limits, &Cancellation::never(), |view| {
+    with_view(Path::new("/proc/sys/kernel"), &limits, &Deadline::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("ostype", None, DryRun::Yes, &change, &NoopRecorder).unwrap_err();
         assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 6, .. }), "{refused}");
@@ -103,7 +103,7 @@ fn a_change_that_was_worked_out_too_late_is_not_made() {
     write(&scratch.folder("w").join("a.txt"), "old");
     let over = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&over);
-    let stop = Cancellation::new(None, move || asked.load(Ordering::Relaxed));
+    let stop = Deadline::never().with_signal(move || asked.load(Ordering::Relaxed));
     with_view(&scratch.folder("w"), &Profile::NATIVE.limits(), &stop, |view| {
         let change = |_: &str| {
             over.store(true, Ordering::Relaxed);

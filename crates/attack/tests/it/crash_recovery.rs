@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
-use toolgate_types::{CallId, Cancellation, ChangeFate, Limits, StateKey};
+use toolgate_types::{CallId, ChangeFate, Deadline, Limits, StateKey};
 use toolgate_workspace::{Mount, MountAccess, MountRules, PathStyle, Workspace, WorkspaceView};
 
 use crate::fixture::write;
@@ -250,7 +250,7 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
             .unwrap();
     let workspace = Workspace::new(vec![mount]).unwrap();
     let limits: Limits = Profile::NATIVE.limits();
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = WorkspaceView {
         workspace: &workspace,
         style: PathStyle::Free,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use toolgate_confine::Quarantined;
 use toolgate_gate::{CallContext, SessionCaller, TouchedNames};
 use toolgate_sandbox::{Stream, StreamedStdio};
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Sha256};
+use toolgate_types::{CallId, Deadline, ErrorCode, Failure, Sha256};
 
 use super::BackgroundEnd;
 use super::output_ring::OutputRing;
@@ -264,7 +264,7 @@ impl BackgroundCommand {
     }
 
     /// Waits until it has ended; returns whether it has.
-    pub(super) fn wait_for_end(&self, timeout: Duration, stop: &Cancellation) -> bool {
+    pub(super) fn wait_for_end(&self, timeout: Duration, stop: &Deadline) -> bool {
         let until = Instant::now() + timeout;
         while !self.has_ended() && stop.reason().is_none() && Instant::now() < until {
             let state = locked(&self.progress);
@@ -275,7 +275,7 @@ impl BackgroundCommand {
     }
 
     /// Waits for output after a position, or for the end.
-    pub(super) fn wait_for_news(&self, after: Option<u64>, wait: Duration, stop: &Cancellation) {
+    pub(super) fn wait_for_news(&self, after: Option<u64>, wait: Duration, stop: &Deadline) {
         *locked(&self.used) = Instant::now();
         let until = Instant::now() + wait;
         while !self.has_ended() && stop.reason().is_none() {

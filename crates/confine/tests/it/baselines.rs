@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use toolgate_confine::{
     Baselines, ConfineRequest, ConfinedRun, Quarantine, QuarantineBounds, ScanCoverage, confine,
 };
-use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
+use toolgate_types::{CallId, Deadline, ErrorCode, Failure};
 use toolgate_workspace::{MountAccess, MountRules, Workspace, WorkspaceError};
 
 use crate::confine::WRITABLE;
@@ -65,11 +65,11 @@ impl Setting {
 const INNER: ConfineRequest<'static> = ConfineRequest { alias: "@inner", writable: true };
 
 fn begin<'r>(gate: &'r Baselines, workspace: &'r Workspace, wanted: ConfineRequest<'_>) -> ConfinedRun<'r> {
-    gate.confine(workspace, &[wanted], None, &Cancellation::never()).unwrap()
+    gate.confine(workspace, &[wanted], None, &Deadline::never()).unwrap()
 }
 
 fn found(run: &ConfinedRun<'_>) -> Vec<String> {
-    let strays = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap();
+    let strays = run.mounts()[0].scan_after_run(&Deadline::never()).unwrap();
     assert!(!strays.incomplete && !strays.missed);
     strays.found.iter().map(|stray| format!("{} {}", stray.kind.as_str(), shown(&stray.location))).collect()
 }
@@ -244,8 +244,7 @@ fn a_record_that_cannot_be_read_stops_commands_until_a_person_has_looked() {
         let content = fs::read(&record).unwrap();
         fs::write(&record, &content[..content.len() - damage]).unwrap();
         let gate = setting.gate();
-        let refused =
-            gate.confine(&workspace, &[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
+        let refused = gate.confine(&workspace, &[WRITABLE], None, &Deadline::never()).map(drop).unwrap_err();
         let failure = Failure::from(refused);
         assert_eq!(failure.code, ErrorCode::SandboxUnavailable);
         let name = record.file_name().unwrap().to_str().unwrap();
@@ -280,7 +279,7 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
     let runs = [begin(&gate, &workspace, WRITABLE), begin(&gate, &workspace, WRITABLE)];
     setting.make(&[".envrc = evil"]);
     let strays =
-        [&runs[0], &runs[1]].map(|run| run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().found);
+        [&runs[0], &runs[1]].map(|run| run.mounts()[0].scan_after_run(&Deadline::never()).unwrap().found);
     let taken: Vec<String> = runs
         .iter()
         .zip(&strays)
@@ -321,7 +320,7 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     without_override();
     let refused = fs::remove_file(setting.work.path().join("closed/.envrc")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "the mode is no bound here");
-    let stray = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().found.remove(0);
+    let stray = run.mounts()[0].scan_after_run(&Deadline::never()).unwrap().found.remove(0);
     let quarantine = Quarantine {
         directory: &folder,
         call: CallId::fresh(),
@@ -361,7 +360,7 @@ fn symlinks_that_lead_out_and_pipes_are_told_and_stay() {
     }
     setting.make(&[&format!("a/same -> {inside}")]);
     let told = |run: &ConfinedRun<'_>| {
-        let leftovers = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().leftovers;
+        let leftovers = run.mounts()[0].scan_after_run(&Deadline::never()).unwrap().leftovers;
         leftovers.iter().map(|left| format!("{} {}", left.kind.as_str(), left.path)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -380,7 +379,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::write(setting.work.path().join(format!("{number}.pem")), "").unwrap();
     }
     let workspace = setting.workspace();
-    let error = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
+    let error = confine(&workspace, &[WRITABLE], None, &Deadline::never()).map(drop).unwrap_err();
     assert!(matches!(&error, WorkspaceError::TooManyCovers { most, .. } if most == "@project"), "{error}");
     assert!(Failure::from(error).help.unwrap().contains("move them into a directory of their own"));
     // In a directory of their own they are masked with it.
@@ -389,7 +388,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         setting.rename(&format!("{number}.pem"), &format!("certificates/{number}.pem"));
     }
     setting.make(&["other/one.pem"]);
-    let confined = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[WRITABLE], None, &Deadline::never()).unwrap().remove(0);
     assert_eq!(confined.bundled().collect::<Vec<_>>(), ["@project/certificates"]);
     let covers: Vec<String> = confined.overlays().iter().map(|cover| shown(cover.path())).collect();
     assert_eq!(covers, ["certificates", "other", "other/one.pem"]);
@@ -400,7 +399,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("key.pem"), "").unwrap();
     }
-    let confined = confine(&workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[WRITABLE], None, &Deadline::never()).unwrap().remove(0);
     assert!(confined.bundled().any(|folder| folder == "@project/many"));
     assert!(confined.overlays().len() < 10);
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use toolgate_confine::{ConfineRequest, confine};
-use toolgate_types::{Cancellation, ErrorCode, MountOverlay};
+use toolgate_types::{Deadline, ErrorCode, MountOverlay};
 use toolgate_workspace::{MountAccess, MountRules, PathGrant, Workspace, WorkspaceError};
 
 use crate::tree_text::{cases, escaped, make, mount, shown, workspace};
@@ -32,7 +32,7 @@ fn covers(
     wanted: ConfineRequest<'_>,
     grant: Option<&dyn PathGrant>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let confined = confine(workspace, &[wanted], grant, &Cancellation::never())?;
+    let confined = confine(workspace, &[wanted], grant, &Deadline::never())?;
     Ok(confined[0].overlays().iter().map(written).collect())
 }
 
@@ -50,9 +50,8 @@ fn covers_are_as_the_table_says() {
         let scratch = tree(&lines);
         let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
         assert_eq!(found, expected, "{name}");
-        for cover in confine(&workspace(scratch.path()), &[WRITABLE], None, &Cancellation::never()).unwrap()
-            [0]
-        .overlays()
+        for cover in
+            confine(&workspace(scratch.path()), &[WRITABLE], None, &Deadline::never()).unwrap()[0].overlays()
         {
             let kind = fs::symlink_metadata(scratch.path().join(cover.path())).unwrap().file_type();
             match cover {
@@ -212,7 +211,7 @@ fn what_cannot_be_confined_is_an_error() {
         &workspace,
         &[ConfineRequest { alias: "@docs", writable: false }],
         None,
-        &Cancellation::new(None, || true),
+        &Deadline::never().with_signal(|| true),
     );
     assert_eq!(stopped.unwrap_err().code(), ErrorCode::Cancelled);
 }

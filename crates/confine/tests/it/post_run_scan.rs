@@ -11,18 +11,18 @@ use toolgate_confine::{
     ConfineRequest, ConfinedMount, PostRunScan, ProtectedArtifact, ProtectedArtifactKind, Quarantine,
     QuarantineBounds, Quarantined, confine,
 };
-use toolgate_types::{CallId, Cancellation};
+use toolgate_types::{CallId, Deadline};
 use toolgate_workspace::{MountAccess, MountRules, Workspace};
 
 use crate::confine::WRITABLE;
 use crate::tree_text::{make, mount, shown, workspace};
 
 fn confined(workspace: &Workspace) -> ConfinedMount<'_> {
-    confine(workspace, &[WRITABLE], None, &Cancellation::never()).unwrap().remove(0)
+    confine(workspace, &[WRITABLE], None, &Deadline::never()).unwrap().remove(0)
 }
 
 fn strays(confined: &ConfinedMount<'_>) -> Vec<ProtectedArtifact> {
-    let PostRunScan { found, incomplete, .. } = confined.scan_after_run(&Cancellation::never()).unwrap();
+    let PostRunScan { found, incomplete, .. } = confined.scan_after_run(&Deadline::never()).unwrap();
     assert!(!incomplete);
     found
 }
@@ -87,7 +87,7 @@ fn a_mount_that_was_not_written_is_not_looked_at() {
     let scratch = tempfile::tempdir().unwrap();
     let workspace = workspace(scratch.path());
     let wanted = ConfineRequest { writable: false, ..WRITABLE };
-    let confined = confine(&workspace, &[wanted], None, &Cancellation::never()).unwrap().remove(0);
+    let confined = confine(&workspace, &[wanted], None, &Deadline::never()).unwrap().remove(0);
     make(scratch.path(), ".git/hooks/x");
     assert_eq!(strays(&confined), []);
 }
@@ -316,7 +316,8 @@ fn what_was_found_in_time_is_told_with_a_warning() {
     make(scratch.path(), ".envrc");
     (0..2000).for_each(|number| make(scratch.path(), &format!("d{number}/x")));
     let asked = std::sync::atomic::AtomicUsize::new(0);
-    let stop = Cancellation::new(None, move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
+    let stop =
+        Deadline::never().with_signal(move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
     let PostRunScan { found, incomplete, .. } = confined.scan_after_run(&stop).unwrap();
     assert!(incomplete);
     assert_eq!(written(&found), ["program_config .envrc"]);

@@ -22,9 +22,6 @@ use crate::pins::KnownLifecycle;
 use crate::surface::SUBSCRIBE_RESOURCE;
 use crate::wire::{ProgressRoute, is_expired, login_need, set_level_request, want_log_messages};
 
-/// How often a call's deadline is checked.
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
-
 /// How long sending a cancellation may take.
 const CANCEL_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -336,15 +333,7 @@ pub(crate) enum UpstreamAnswer {
 
 /// Waits for a future until the call is cancelled or its deadline passes.
 async fn with_deadline<T>(context: &CallContext, something: impl Future<Output = T>) -> Result<T, Failure> {
-    let mut something = std::pin::pin!(something);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut something => return Ok(done),
-            () = context.cancelled.cancelled() => return Err(stop_failure(CancellationReason::Cancelled, context)),
-            () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => context.stop.check().map_err(|reason| stop_failure(reason, context))?,
-        }
-    }
+    context.stop.wait(something).await.map_err(|reason| stop_failure(reason, context))
 }
 
 fn stop_failure(reason: CancellationReason, context: &CallContext) -> Failure {

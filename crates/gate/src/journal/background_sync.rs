@@ -153,7 +153,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use toolgate_types::{Cancellation, StateKey};
+    use toolgate_types::{Deadline, StateKey};
     use toolgate_workspace::{Recorder as _, TransactionOutcome, Workspace};
 
     use super::super::{CallRecorder, Journal};
@@ -178,7 +178,7 @@ mod tests {
             let call = CallId::fresh();
             let session = "s".parse().unwrap();
             let recorder = CallRecorder::new(Arc::clone(&journal), call, session, "write_file", None, None);
-            recorder.record(&[], &Cancellation::never()).unwrap();
+            recorder.record(&[], &Deadline::never()).unwrap();
             recorder.begin().unwrap();
             recorder.settle(settled);
             call

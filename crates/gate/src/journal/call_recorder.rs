@@ -12,7 +12,7 @@ use toolgate_audit::Ticket;
 use toolgate_fs::FileLock;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Cancellation, SessionId, Sha256};
+use toolgate_types::{CallId, Deadline, SessionId, Sha256};
 use toolgate_workspace::{
     ChangeKind, FileStamp, Headroom, JournalError, PlannedChange, Recorder, TransactionOutcome,
     copy_attributes,
@@ -99,7 +99,7 @@ impl CallRecorder {
         &self,
         state: &mut RecorderState,
         changes: &[PlannedChange<'_>],
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<(), JournalError> {
         let stats = changes.iter().map(stat_to_store).collect::<Result<Vec<_>, _>>()?;
         state.bytes = stats.iter().flatten().map(disk_space).fold(0, u64::saturating_add);
@@ -147,7 +147,7 @@ impl CallRecorder {
         index: usize,
         change: &PlannedChange<'_>,
         stat: Option<&Stat>,
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<FileChange, JournalError> {
         let (kind, moved_to) = match &change.kind {
             ChangeKind::Create => (FileChangeKind::Create, None),
@@ -189,7 +189,7 @@ impl CallRecorder {
 }
 
 impl Recorder for CallRecorder {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Deadline) -> Result<(), JournalError> {
         let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
         if state.is_indeterminate {
             return Err(JournalError::Failed("an earlier change of this call was left half-made".to_owned()));
@@ -257,7 +257,7 @@ impl Journal {
         &self,
         file: &File,
         wanted: BlobRequest<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
     ) -> Result<StoredBlob, JournalError> {
         let BlobRequest { blob, stat, sha256, max_copied, is_last } = wanted;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
@@ -385,7 +385,7 @@ fn disk_space(stat: &Stat) -> u64 {
 fn moved_file_identity(
     file: &File,
     sha256: Option<Sha256>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<(Option<Sha256>, Option<MovedFileStamp>), JournalError> {
     let stat = rustix::fs::fstat(file).map_err(io::Error::from)?;
     let stamp = FileStamp::from(&stat);
@@ -429,7 +429,7 @@ fn copy_bounded(
     mut file: &File,
     mut copy: &File,
     known: Option<Sha256>,
-    stop: &Cancellation,
+    stop: &Deadline,
 ) -> Result<Option<Sha256>, JournalError> {
     use std::io::Write as _;
     file.rewind()?;
@@ -486,7 +486,7 @@ mod tests {
         let journal = Arc::new(open(&folder, &nothing));
         let (call, session) = (CallId::fresh(), "s".parse().unwrap());
         let recorder = CallRecorder::new(journal, call, session, "write_file", None, None);
-        recorder.record(&[], &Cancellation::never()).unwrap();
+        recorder.record(&[], &Deadline::never()).unwrap();
         recorder.begin().unwrap();
         let in_use = open(&folder, &nothing);
         assert_eq!(in_use.recovery().restored, [], "somebody is at work on it");
@@ -534,7 +534,7 @@ mod tests {
                 temporary: None,
                 new_directories: vec!["new".into()],
             };
-            recorder.record(&[deletion], &Cancellation::never()).unwrap();
+            recorder.record(&[deletion], &Deadline::never()).unwrap();
             std::fs::create_dir(root.join("new")).unwrap();
             if has_begun {
                 recorder.begin().unwrap();

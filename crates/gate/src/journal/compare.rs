@@ -6,7 +6,7 @@
 use std::io::{self, Read as _};
 
 use toolgate_text::diff::unified;
-use toolgate_types::{Cancellation, Sha256};
+use toolgate_types::{Deadline, Sha256};
 use toolgate_workspace::{EntireContent, EntireFile, Workspace, WorkspaceError};
 
 use super::Journal;
@@ -147,7 +147,7 @@ fn text_or_binary(bytes: Vec<u8>) -> ComparedContent {
 
 /// What is under a name now, and its digest.
 fn current(path: &str, workspace: &Workspace) -> (ComparedContent, Option<Sha256>) {
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     match restore_view(workspace, &stop).read_entire(path, MAX_COMPARED_BYTES) {
         Ok(EntireFile { content, sha256, .. }) => match content {
             EntireContent::Text(text) => (ComparedContent::Text(text.as_str().to_owned()), Some(sha256)),

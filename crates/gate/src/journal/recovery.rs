@@ -13,7 +13,7 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 use rustix::time::ClockId;
 use toolgate_fs::FileLock;
-use toolgate_types::{CallId, Cancellation, Sha256};
+use toolgate_types::{CallId, Deadline, Sha256};
 use toolgate_workspace::{
     JournalError, LockTimeout, PlannedChange, Recorder, Restoration, TransactionOutcome, Workspace,
     WorkspaceError, WorkspaceView,
@@ -135,7 +135,7 @@ impl Journal {
         if let Some((alias, root)) = set.missing_mount(workspace) {
             return Err(format!("its mount `{alias}`, which was `{root}`, is not one of this gate"));
         }
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let view = restore_view(workspace, &stop);
         let remembering = RestoreRecorder::new(self, set);
         let known = KnownContents { journal: self, set, digests: OnceCell::new() };
@@ -197,13 +197,13 @@ fn is_applied(view: &WorkspaceView<'_>, change: &FileChange) -> Result<bool, Wor
 /// A file that is as the call would have left it, or cannot be read, and whose blob may therefore be the only copy.
 fn find_applied_change(set: &ChangeSet, workspace: &Workspace) -> Option<String> {
     let mut kept = set.changes.iter().filter(|change| change.before.is_some());
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = restore_view(workspace, &stop);
     kept.find(|change| is_applied(&view, change).unwrap_or(true)).map(FileChange::display_path)
 }
 
 fn remove_new_directories(set: &ChangeSet, workspace: &Workspace) {
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = restore_view(workspace, &stop);
     for change in &set.changes {
         view.remove_empty_directories(change.mount_of_new_directories(), &change.new_folders);
@@ -252,7 +252,7 @@ impl KnownContents<'_> {
                 .map_err(|error| operator_text(&error))?;
             if let Some(taken) = taken {
                 let digest =
-                    digest_content(&taken, &Cancellation::never()).map_err(|error| error.to_string())?.sha256;
+                    digest_content(&taken, &Deadline::never()).map_err(|error| error.to_string())?.sha256;
                 if Some(digest) != change.after {
                     let (path, (expect, _)) = (change.display_path(), expectation(change));
                     let (mode, owner) = (kept.mode, kept.owner());
@@ -296,7 +296,7 @@ impl<'j> RestoreRecorder<'j> {
 }
 
 impl Recorder for RestoreRecorder<'_> {
-    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
+    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Deadline) -> Result<(), JournalError> {
         let mut held = self.held.lock().map_err(|_| "putting back was interrupted".to_owned())?;
         for change in changes {
             let Some(temporary) = &change.temporary else { continue };

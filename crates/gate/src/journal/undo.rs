@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
 use toolgate_fs::FileLock;
-use toolgate_types::{CallId, Cancellation, ErrorCode, Limits, SessionId};
+use toolgate_types::{CallId, Deadline, ErrorCode, Limits, SessionId};
 use toolgate_workspace::{
     ExpectedContent, LockTimeout, MovedFile, PathStyle, Restoration, Workspace, WorkspaceError, WorkspaceView,
 };
@@ -155,7 +155,7 @@ impl Journal {
         if let Some((alias, root)) = set.missing_mount(workspace) {
             return Err(UndoError::OtherMount { call, alias, root });
         }
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let view = restore_view(workspace, &stop);
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
@@ -264,7 +264,7 @@ pub(super) fn restoration_of(
 }
 
 /// A view without limits: the journal only writes back what was there before, however large.
-pub(super) fn restore_view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+pub(super) fn restore_view<'a>(workspace: &'a Workspace, stop: &'a Deadline) -> WorkspaceView<'a> {
     // Not `AliasOnly`, which would treat a backslash in a name as a slash.
     WorkspaceView { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }

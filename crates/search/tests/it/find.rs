@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use toolgate_search::{Error, FindOptions, WalkRoot, find};
-use toolgate_types::{Cancellation, ErrorCode};
+use toolgate_types::{Deadline, ErrorCode};
 
 use crate::tree::{Tree, everything, not_utf8};
 
@@ -65,7 +65,7 @@ fn paths_are_relative_to_the_mount_and_globs_to_the_start() {
     for (glob, expected) in
         [("deep/**", vec!["a/deep/er/y.rs"]), ("a/**", vec![]), ("*.md", vec!["a/readme.md"])]
     {
-        let found = find(start, &everything, &FindOptions::new(glob), &Cancellation::never()).unwrap();
+        let found = find(start, &everything, &FindOptions::new(glob), &Deadline::never()).unwrap();
         assert_eq!(found.paths, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{glob}");
     }
 }
@@ -78,7 +78,7 @@ fn invisible_directories_are_not_entered_and_invisible_files_not_found() {
         if is_directory { path != Path::new("a/deep") } else { path != Path::new("main.rs") }
     };
     let options = FindOptions { skip_directories: &["node_modules"], ..FindOptions::new("*.rs") };
-    let found = find(tree.start(), &rules, &options, &Cancellation::never()).unwrap();
+    let found = find(tree.start(), &rules, &options, &Deadline::never()).unwrap();
     assert_eq!(found.paths, [Path::new("a/z.rs"), Path::new("a.rs")]);
 }
 
@@ -99,7 +99,7 @@ fn links_are_neither_found_nor_followed_and_any_name_is() {
 #[test]
 fn a_bad_glob_is_refused_with_its_code() {
     let tree = tree();
-    let outcome = find(tree.start(), &everything, &FindOptions::new("[z-a]"), &Cancellation::never());
+    let outcome = find(tree.start(), &everything, &FindOptions::new("[z-a]"), &Deadline::never());
     let error = outcome.unwrap_err();
     assert!(matches!(error, Error::InvalidGlob { .. }));
     assert_eq!(error.code(), ErrorCode::InvalidPattern);

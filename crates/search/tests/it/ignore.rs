@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use toolgate_search::{FindOptions, WalkRoot, find};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::tree::{Tree, everything, text};
 
@@ -163,7 +163,7 @@ fn rules_above_the_start_count_up_to_the_mount() {
     let mount = File::open(outside.path().join("mount")).unwrap();
     let base = File::open(outside.path().join("mount/a/b")).unwrap();
     let met = |start: WalkRoot<'_>| -> Vec<String> {
-        let found = find(start, &everything, &FindOptions::new("*"), &Cancellation::never()).unwrap();
+        let found = find(start, &everything, &FindOptions::new("*"), &Deadline::never()).unwrap();
         found.paths.into_iter().map(text).collect()
     };
     assert_eq!(met(WalkRoot::beneath(&mount, &base, Path::new("a/b"))), ["a/b/3.z", "a/b/c/only"]);

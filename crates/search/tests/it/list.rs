@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use toolgate_search::{DirListing, EntryKind, Error, ListOptions, WalkRoot, list};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::tree::{Tree, everything, not_utf8};
 
@@ -13,7 +13,7 @@ const ALL: ListOptions =
     ListOptions { max_entries: 1000, include_hidden: true, include_symlinks: true, with_size: true };
 
 fn listed(tree: &Tree, options: &ListOptions) -> DirListing {
-    list(tree.start(), &everything, options, &Cancellation::never()).unwrap()
+    list(tree.start(), &everything, options, &Deadline::never()).unwrap()
 }
 
 fn names(listing: &DirListing) -> Vec<&OsStr> {
@@ -80,9 +80,9 @@ fn the_caller_decides_what_is_seen_by_its_place_in_the_mount() {
     let rules = |path: &Path, is_directory: bool| is_directory || path != Path::new("sub/secret");
     let sub = File::open(tree.path().join("sub")).unwrap();
     let start = WalkRoot::beneath(&tree.handle, &sub, Path::new("sub"));
-    let listing = list(start, &rules, &ALL, &Cancellation::never()).unwrap();
+    let listing = list(start, &rules, &ALL, &Deadline::never()).unwrap();
     assert_eq!((names(&listing), listing.total), (vec![OsStr::new("open")], 1));
-    assert_eq!(names(&list(tree.start(), &rules, &ALL, &Cancellation::never()).unwrap()), ["secret", "sub"]);
+    assert_eq!(names(&list(tree.start(), &rules, &ALL, &Deadline::never()).unwrap()), ["secret", "sub"]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_shared_handle_can_be_listed_again_and_again() {
 fn a_file_is_not_a_directory() {
     let tree = Tree::with(&[("a", "")]);
     let file = File::open(tree.path().join("a")).unwrap();
-    let outcome = list(WalkRoot::root(&file), &everything, &ALL, &Cancellation::never());
+    let outcome = list(WalkRoot::root(&file), &everything, &ALL, &Deadline::never());
     assert!(matches!(outcome, Err(Error::NotADirectory)), "{outcome:?}");
 }
 
@@ -106,8 +106,5 @@ fn a_handle_that_only_names_a_place_is_enough() {
     let tree = Tree::with(&[("a", "")]);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place = rustix::fs::open(tree.path(), flags, Mode::empty()).unwrap();
-    assert_eq!(
-        names(&list(WalkRoot::root(&place), &everything, &ALL, &Cancellation::never()).unwrap()),
-        ["a"]
-    );
+    assert_eq!(names(&list(WalkRoot::root(&place), &everything, &ALL, &Deadline::never()).unwrap()), ["a"]);
 }

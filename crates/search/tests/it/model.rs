@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use toolgate_search::{FindOptions, Hidden, ListOptions, Match, SearchOptions, list};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::tree::{Tree, everything};
 
@@ -156,7 +156,7 @@ proptest! {
         }
 
         let listing = ListOptions { max_entries: limit, include_hidden: hidden, include_symlinks: true, with_size: true };
-        let listed = list(tree.start(), &everything, &listing, &Cancellation::never()).unwrap();
+        let listed = list(tree.start(), &everything, &listing, &Deadline::never()).unwrap();
         let read = fs::read_dir(tree.path()).unwrap().map(|entry| entry.unwrap());
         let mut expected: Vec<_> = read
             .filter(|entry| hidden || !entry.file_name().as_bytes().starts_with(b"."))

@@ -3,7 +3,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use toolgate_search::{Error, MatchLine, SearchOptions, SearchTarget, WalkRoot, search};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use crate::tree::{Tree, everything, not_utf8, places};
 
@@ -166,13 +166,12 @@ fn a_single_file_is_searched_through_its_handle() {
     let file = File::open(tree.path().join("sub/a")).unwrap();
     let target = SearchTarget::File { file: file.as_fd(), path: Path::new("sub/a") };
     for _ in 0..2 {
-        let found =
-            search(target, &everything, &SearchOptions::new("needle"), &Cancellation::never()).unwrap();
+        let found = search(target, &everything, &SearchOptions::new("needle"), &Deadline::never()).unwrap();
         assert_eq!(places(&found), ["sub/a:2"]);
         assert_eq!((found.stats.files_searched, found.stats.bytes_searched), (1, 11));
     }
     let not_a_file = SearchTarget::File { file: tree.handle.as_fd(), path: Path::new("") };
-    let outcome = search(not_a_file, &everything, &SearchOptions::new("needle"), &Cancellation::never());
+    let outcome = search(not_a_file, &everything, &SearchOptions::new("needle"), &Deadline::never());
     assert!(matches!(outcome, Err(Error::NotAFile)));
 }
 
@@ -180,7 +179,7 @@ fn a_single_file_is_searched_through_its_handle() {
 fn files_that_grow_from_nothing_are_read_to_their_end() {
     let file = File::open("/proc/self/status").unwrap();
     let target = SearchTarget::File { file: file.as_fd(), path: Path::new("status") };
-    let found = search(target, &everything, &SearchOptions::new("Threads:"), &Cancellation::never()).unwrap();
+    let found = search(target, &everything, &SearchOptions::new("Threads:"), &Deadline::never()).unwrap();
     assert_eq!(found.matches.len(), 1);
 }
 
@@ -196,12 +195,12 @@ fn globs_and_rules_narrow_a_search() {
     tree.write(Path::new("sub").join(not_utf8(b"\xFF.rs")), "x");
     let rules = |path: &Path, _: bool| path != Path::new("sub/no.rs") && path != Path::new("off");
     let options = SearchOptions { glob: Some("*.rs"), ..SearchOptions::new("x") };
-    let found = search(SearchTarget::Tree(tree.start()), &rules, &options, &Cancellation::never()).unwrap();
+    let found = search(SearchTarget::Tree(tree.start()), &rules, &options, &Deadline::never()).unwrap();
     assert_eq!(places(&found), ["a.rs:1", "sub/c.rs:1", "sub/\u{FFFD}.rs:1"]);
     let sub = File::open(tree.path().join("sub")).unwrap();
     let start = WalkRoot::beneath(&tree.handle, &sub, Path::new("sub"));
     let anchored = SearchOptions { glob: Some("/c.rs"), ..options };
-    let found = search(SearchTarget::Tree(start), &rules, &anchored, &Cancellation::never()).unwrap();
+    let found = search(SearchTarget::Tree(start), &rules, &anchored, &Deadline::never()).unwrap();
     assert_eq!(places(&found), ["sub/c.rs:1"]);
 }
 

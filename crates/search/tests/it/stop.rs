@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use toolgate_search::{
     FindOptions, ListOptions, SearchOptions, SearchResults, SearchTarget, find, list, search,
 };
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 use crate::tree::{Tree, everything};
 
 /// Cancels at the given check, and counts the checks.
-fn at_question(number: usize) -> (Cancellation, Arc<AtomicUsize>) {
+fn at_question(number: usize) -> (Deadline, Arc<AtomicUsize>) {
     let questions = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&questions);
-    (Cancellation::new(None, move || counter.fetch_add(1, Ordering::Relaxed) >= number), questions)
+    (Deadline::never().with_signal(move || counter.fetch_add(1, Ordering::Relaxed) >= number), questions)
 }
 
-fn searched(tree: &Tree, pattern: &str, stop: &Cancellation) -> SearchResults {
+fn searched(tree: &Tree, pattern: &str, stop: &Deadline) -> SearchResults {
     let options =
         SearchOptions { max_matches: 1_000_000, max_bytes: usize::MAX, ..SearchOptions::new(pattern) };
     search(SearchTarget::Tree(tree.start()), &everything, &options, stop).unwrap()
@@ -34,7 +34,7 @@ fn many_files() -> Tree {
 #[test]
 fn a_cancelled_search_returns_what_it_has() {
     let tree = many_files();
-    let all = searched(&tree, "needle", &Cancellation::never());
+    let all = searched(&tree, "needle", &Deadline::never());
     assert_eq!((all.matches.len(), all.stopped), (500, None));
     for number in [0, 1, 10, 200] {
         let (stop, _) = at_question(number);
@@ -73,7 +73,7 @@ fn every_match_asks() {
 fn a_deadline_in_the_past_stops_everything_at_once() {
     let tree = many_files();
     let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-    let stop = Cancellation::new(Some(past), || false);
+    let stop = Deadline::at(past);
     assert_eq!(searched(&tree, "needle", &stop).stopped, Some(CancellationReason::Deadline));
     let found = find(tree.start(), &everything, &FindOptions::new("*"), &stop).unwrap();
     assert_eq!((found.paths.len(), found.stopped), (0, Some(CancellationReason::Deadline)));
@@ -108,12 +108,7 @@ fn a_rule_that_panics_ends_the_search_instead_of_hanging_it() {
         true
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        search(
-            SearchTarget::Tree(tree.start()),
-            &rules,
-            &SearchOptions::new("nowhere"),
-            &Cancellation::never(),
-        )
+        search(SearchTarget::Tree(tree.start()), &rules, &SearchOptions::new("nowhere"), &Deadline::never())
     }));
     assert!(outcome.is_err());
 }

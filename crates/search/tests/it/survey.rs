@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use toolgate_search::{EntryKind, Error, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
-use toolgate_types::{Cancellation, CancellationReason};
+use toolgate_types::{CancellationReason, Deadline};
 
 /// Records everything, and enters all directories except those called `closed`.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl TreeVisitor for Notes {
     }
 }
 
-fn surveyed(root: &Path, stop: &Cancellation) -> Result<(Notes, TreeScan<()>), Error> {
+fn surveyed(root: &Path, stop: &Deadline) -> Result<(Notes, TreeScan<()>), Error> {
     let handle = File::open(root).unwrap();
     let TreeScan { visitors: surveyors, changed_during_scan: restless, incomplete: missed, stopped } =
         scan_tree(handle.as_fd(), stop, Notes::default)?;
@@ -80,7 +80,7 @@ proptest! {
         }
         let mut expected = BTreeSet::new();
         by_path(scratch.path(), Path::new(""), &mut expected);
-        let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
+        let (notes, _) = surveyed(scratch.path(), &Deadline::never()).unwrap();
         prop_assert_eq!(notes.seen, expected);
     }
 }
@@ -96,7 +96,7 @@ fn a_large_tree_is_seen_once_by_all_threads_together() {
     let mut expected = BTreeSet::new();
     by_path(scratch.path(), Path::new(""), &mut expected);
     for _ in 0..20 {
-        let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
+        let (notes, _) = surveyed(scratch.path(), &Deadline::never()).unwrap();
         assert_eq!(notes.seen, expected);
     }
 }
@@ -106,7 +106,7 @@ fn changes_are_noticed_and_rest_is_too() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("a/b");
     fs::create_dir_all(&folder).unwrap();
-    let is_restless = || surveyed(scratch.path(), &Cancellation::never()).unwrap().1.changed_during_scan;
+    let is_restless = || surveyed(scratch.path(), &Deadline::never()).unwrap().1.changed_during_scan;
     for change in ["one", "two"] {
         // A change of a moment ago is detected, and a scan may begin later than that.
         let noticed = (0..1000).any(|number| {
@@ -127,12 +127,12 @@ fn a_survey_that_must_end_says_so() {
     (0..300).for_each(|folder| fs::create_dir(scratch.path().join(folder.to_string())).unwrap());
     let begun = AtomicBool::new(false);
     let begun: &'static AtomicBool = Box::leak(Box::new(begun));
-    let stop = Cancellation::new(None, move || begun.swap(true, Ordering::Relaxed));
+    let stop = Deadline::never().with_signal(move || begun.swap(true, Ordering::Relaxed));
     let (_, TreeScan { stopped, .. }) = surveyed(scratch.path(), &stop).unwrap();
     assert_eq!(stopped, Some(CancellationReason::Cancelled));
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(surveyed(&file, &Cancellation::never()), Err(Error::NotADirectory)));
+    assert!(matches!(surveyed(&file, &Deadline::never()), Err(Error::NotADirectory)));
 }
 
 #[test]
@@ -140,6 +140,6 @@ fn too_deep_is_told() {
     let scratch = tempfile::tempdir().unwrap();
     let deep: PathBuf = std::iter::repeat_n("d", 140).collect();
     fs::create_dir_all(scratch.path().join(deep)).unwrap();
-    let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
+    let (notes, _) = surveyed(scratch.path(), &Deadline::never()).unwrap();
     assert_eq!(notes.closed, [std::iter::repeat_n("d", 129).collect::<PathBuf>()]);
 }

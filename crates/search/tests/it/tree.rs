@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use toolgate_search::{FindOptions, FindResults, SearchOptions, SearchResults, SearchTarget, WalkRoot};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 pub(crate) struct Tree {
     pub(crate) folder: TempDir,
@@ -49,17 +49,12 @@ impl Tree {
     }
 
     pub(crate) fn search(&self, options: &SearchOptions<'_>) -> SearchResults {
-        toolgate_search::search(
-            SearchTarget::Tree(self.start()),
-            &everything,
-            options,
-            &Cancellation::never(),
-        )
-        .unwrap()
+        toolgate_search::search(SearchTarget::Tree(self.start()), &everything, options, &Deadline::never())
+            .unwrap()
     }
 
     pub(crate) fn find(&self, options: &FindOptions<'_>) -> FindResults {
-        toolgate_search::find(self.start(), &everything, options, &Cancellation::never()).unwrap()
+        toolgate_search::find(self.start(), &everything, options, &Deadline::never()).unwrap()
     }
 
     /// The files that a walk with these options meets.

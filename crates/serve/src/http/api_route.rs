@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -63,7 +62,7 @@ impl HttpServer {
         }
         let (client, kind) = self.authenticate_api(&mut request).await?;
         if let Some(limiter) = &self.requests
-            && !limiter.check(client.owner(), Instant::now())
+            && !limiter.check(client.owner())
         {
             self.count_rate_limited(&client);
             let detail = "too many requests in this second";
@@ -186,7 +185,7 @@ pub(super) async fn login(State(door): State<Arc<HttpServer>>, request: Request)
         let detail = "this gate takes no login: programs send their token with every request";
         return Problem::new(StatusCode::NOT_FOUND, "not_found", detail).into_response();
     };
-    if peer.is_some_and(|peer| door.unknown_tokens.is_exhausted(&peer, Instant::now())) {
+    if peer.is_some_and(|peer| door.unknown_tokens.is_exhausted(&peer)) {
         let detail = "too many bad tokens from this address";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).into_response();
     }
@@ -235,7 +234,7 @@ impl HttpServer {
     fn count_bad_token(&self, peer: Option<IpAddr>) {
         add(&self.meter.bad_token, 1);
         if let Some(peer) = peer {
-            self.unknown_tokens.check(peer, Instant::now());
+            self.unknown_tokens.check(peer);
         }
     }
 }

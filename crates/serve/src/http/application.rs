@@ -16,7 +16,8 @@ use toolgate_types::{Caller, Sha256};
 
 use super::connected_clients::{ConnectedClients, CountedStream, ServedClient};
 use super::connection_slots::ConnectionSlot;
-use crate::mcp::{AuthMethod, IdentityDigests, KeyedSemaphore};
+use crate::admission::KeyedSemaphore;
+use crate::mcp::{AuthMethod, IdentityDigests};
 
 /// The API, and the page.
 #[derive(Clone, Default)]

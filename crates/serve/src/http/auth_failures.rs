@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -20,10 +19,10 @@ use toolgate_types::{Sha256, ToolCall};
 
 use super::auth::{AuthRejection, AuthRequirement, AuthenticatedClient, bearer};
 use super::connection_slots::ConnectionSlot;
-use super::rate_limiter::RateLimiter;
 use super::request_metrics::add;
 use super::responses::{self, error_response, json_response, retry_later};
 use super::server::{HttpServer, MCP_METADATA_PATH, MCP_PATH, Peer};
+use crate::admission::RateLimit;
 
 /// How much of a rejected request's body is read: enough for the record to name the tool.
 const MAX_REJECTED_BODY_BYTES: usize = 64 * 1024;
@@ -63,7 +62,7 @@ impl HttpServer {
         let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
         let is_unknown = token.as_ref().is_some_and(|token| !self.known_tokens.contains(token));
         // Verifying a signature costs CPU time. An address that sent too many bad tokens gets none for unknown tokens.
-        if is_unknown && peer.is_some_and(|peer| self.unknown_tokens.is_exhausted(&peer, Instant::now())) {
+        if is_unknown && peer.is_some_and(|peer| self.unknown_tokens.is_exhausted(&peer)) {
             add(&self.meter.bad_token, 1);
             return Err(retry_later(StatusCode::TOO_MANY_REQUESTS, "too many bad tokens", "1"));
         }
@@ -106,8 +105,7 @@ impl HttpServer {
             }
             AuthRejection::BadToken(credential) => {
                 add(&self.meter.bad_token, 1);
-                let now = Instant::now();
-                let counts = |pace: &RateLimiter<IpAddr>| peer.is_none_or(|peer| pace.check(peer, now));
+                let counts = |limit: &RateLimit<IpAddr>| peer.is_none_or(|peer| limit.check(peer));
                 let (_, is_heard) = (counts(&self.unknown_tokens), counts(&self.bad_tokens));
                 if !is_heard {
                     return retry_later(StatusCode::TOO_MANY_REQUESTS, "too many bad tokens", "60");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_resumes_a_request_takes_it_over_from_a_connection_that_looks_open() {
+    async fn a_resumed_stream_is_taken_over_from_a_half_open_connection() {
         let log = ReplayLog::default();
         let stream = log.open_stream();
         let mut lost = log.read(stream, None).unwrap();

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -62,8 +61,8 @@ impl HttpServer {
         }
         let guest = self.admit(&mut request).await?;
         let owner = guest.owner();
-        if let Some(pace) = &self.requests
-            && !pace.check(owner, Instant::now())
+        if let Some(limit) = &self.requests
+            && !limit.check(owner)
         {
             return Err(self.too_many_requests(&guest));
         }

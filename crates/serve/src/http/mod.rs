@@ -11,7 +11,6 @@ mod error;
 mod host_check;
 mod rejected_hosts;
 mod auth;
-mod rate_limiter;
 mod event_log;
 mod sessions;
 mod protocol_check;

@@ -23,12 +23,11 @@ use super::connected_clients::ConnectedClients;
 use super::cookie::SessionCookies;
 use super::host_check::AllowedHosts;
 use super::page_route::page;
-use super::rate_limiter::RateLimiter;
 use super::request_metrics::RequestMetrics;
 use super::responses::{self, error_response, text_response};
 use super::sessions::Sessions;
 use super::{HttpError, HttpLimits, HttpOptions, ReadyCheck};
-use crate::mcp::KeyedSemaphore;
+use crate::admission::{KeyedSemaphore, RateLimit};
 use crate::service::Service;
 
 /// The MCP endpoint.
@@ -50,10 +49,10 @@ pub(crate) struct HttpServer {
     pub(super) sessions: Sessions,
     pub(super) reader: BodyReader,
     pub(crate) meter: RequestMetrics,
-    pub(super) bad_tokens: RateLimiter<IpAddr>,
-    pub(super) unknown_tokens: RateLimiter<IpAddr>,
+    pub(super) bad_tokens: RateLimit<IpAddr>,
+    pub(super) unknown_tokens: RateLimit<IpAddr>,
     pub(super) known_tokens: KnownGoodTokenCache,
-    pub(super) requests: Option<RateLimiter<[u8; 32]>>,
+    pub(super) requests: Option<RateLimit<[u8; 32]>>,
     pub(super) streams: Arc<Semaphore>,
     pub(super) streams_per_caller: KeyedSemaphore,
     pub(super) api_streams: Arc<Semaphore>,
@@ -92,12 +91,12 @@ impl HttpServer {
             sessions,
             reader: BodyReader::new(max_body_bytes, max_all_bodies_bytes, body_patience),
             meter: RequestMetrics::default(),
-            bad_tokens: RateLimiter::new(limits.bad_tokens_per_minute, Duration::from_secs(60)),
-            unknown_tokens: RateLimiter::new(limits.unknown_tokens_per_second, Duration::from_secs(1)),
+            bad_tokens: RateLimit::new(limits.bad_tokens_per_minute, Duration::from_secs(60)),
+            unknown_tokens: RateLimit::new(limits.unknown_tokens_per_second, Duration::from_secs(1)),
             known_tokens: KnownGoodTokenCache::default(),
             requests: limits
                 .requests_per_second
-                .map(|most| RateLimiter::new(most.get(), Duration::from_secs(1))),
+                .map(|most| RateLimit::new(most.get(), Duration::from_secs(1))),
             streams: Arc::new(Semaphore::new(limits.max_streams)),
             streams_per_caller: KeyedSemaphore::new(limits.max_streams_per_caller),
             api_streams: Arc::new(Semaphore::new(limits.api_streams())),
@@ -199,7 +198,7 @@ impl HttpServer {
             (
                 "toolgate_http_answers_waiting",
                 "Long answers that wait until others are read.",
-                self.service.response_memory.waiting(),
+                self.service.response_bytes.waiting(),
             ),
         ];
         self.service.metrics.render(self.service.calls.len()) + &self.meter.render(&gauges)

@@ -14,11 +14,11 @@ use toolgate_gate::{ApprovalReply, Approver, CallOptions, OutputObserver, Resour
 use toolgate_tools::CallResponse;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
+use crate::admission::{CallWeight, ConcurrencyPermit};
 use crate::mcp::approval::{
     CannotAsk, DeferredApprover, ElicitingApprover, ParkedCall, ParkedLookup, ParkedQuestion,
     PendingQuestion, RequestBinding, can_ask, can_open, input_required, server_input_required,
 };
-use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
 use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
 use crate::mcp::request::RequestContext;
@@ -149,8 +149,9 @@ impl McpHandler {
         visitor: &ClientIdentity,
     ) -> Result<CallState, ErrorData> {
         let _under_way = self.service.calls.token();
-        let Some(_place) = self.acquire_permit(self.cancelled(context), visitor).await else {
-            return Err(self.overloaded(wanted, context, visitor).await);
+        let _permit = match self.acquire_permit(self.cancelled(context), visitor).await {
+            Ok(permit) => permit,
+            Err(overload) => return Err(self.overloaded(overload, wanted, context, visitor).await),
         };
         let way = if wanted.may_ask { ElicitationMode::of(context) } else { ElicitationMode::None };
         let tool = self.wait_for_tool(&wanted.tool, context).await;
@@ -218,7 +219,7 @@ impl McpHandler {
         let is_change = tool.as_ref().is_some_and(|tool| tool.spec().class != ToolClass::Read);
         let size = if is_change { CallWeight::Small } else { CallWeight::Large };
         let room = match is_quick {
-            true => ConcurrencyPermit::acquire(&self.connection, size, self.cancelled(context)).await,
+            true => ConcurrencyPermit::acquire(&self.connection.limit, size, self.cancelled(context)).await,
             false => ConcurrencyPermit::unlimited(),
         };
         let (approver, questions) = self.approver(way, context, visitor, &room);
@@ -236,7 +237,7 @@ impl McpHandler {
             log: logs.as_ref().map(|logs| logs.sink()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
-            contended: is_quick && (context.is_contended || self.connection.is_shared(size)),
+            contended: is_quick && (context.is_contended || self.connection.limit.is_shared(size)),
             resource: wanted.resource.clone(),
             timeout: wanted.timeout,
             session_ended: Some(visitor.ended.clone()),

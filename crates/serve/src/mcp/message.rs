@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use toolgate_text::json_complexity::measure;
 
 use crate::json_limits::{MAX_VALUES, within_limits};
+use crate::mcp::object_json::ObjectJson;
 
 /// The version that every message names.
 const JSONRPC: &str = "2.0";
@@ -93,9 +94,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<IncomingMessage<'_>, InvalidMessage>
         let message = format!("a message may hold at most {MAX_VALUES} values");
         return Err(InvalidMessage::Refused(ErrorData::invalid_request(message, None), None));
     }
-    // Serde would also take an array for a struct.
-    let is_object = text.trim_ascii_start().starts_with(b"{");
-    let envelope: Option<Envelope<'_>> = is_object.then(|| serde_json::from_slice(text).ok()).flatten();
+    let envelope: Option<Envelope<'_>> = ObjectJson::of(text).and_then(|object| object.parse());
     match envelope.and_then(Envelope::into_message) {
         // `"id": null` is none that a response could name.
         Some(IncomingMessage::Notification { .. }) if names_id(text) => Err(invalid(text)),

@@ -1,5 +1,6 @@
 //! The Model Context Protocol in front of the gate, independent of the transport.
 
+pub(crate) mod object_json;
 pub(crate) mod message;
 pub(crate) mod request;
 pub(crate) mod client_sink;
@@ -9,7 +10,7 @@ mod error_messages;
 mod tool_lists;
 mod tool_list_watcher;
 mod call;
-mod concurrency;
+mod admission;
 mod running_call;
 mod progress;
 mod log_messages;
@@ -21,7 +22,6 @@ mod resource_uris;
 mod resources;
 mod upstream;
 mod connection;
-mod response_memory;
 
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
@@ -29,10 +29,8 @@ pub use upstream::{HeldResource, UpstreamResource, UpstreamResources};
 
 pub(crate) use approval::{ParkedCalls, StateSealer};
 pub(crate) use client_identity::{AuthMethod, ClientIdentity, IdentityDigests};
-pub(crate) use concurrency::{KeyedSemaphore, PerCallerConcurrency};
 pub(crate) use connection::McpConnection;
 pub(crate) use handler::{AnsweredRequest, McpHandler, RequestResult};
-pub(crate) use response_memory::ResponseMemoryBudget;
 pub(crate) use tool_lists::ToolLists;
 pub use tool_lists::listed_tools;
 pub(crate) use tool_response::{ERROR_META_KEY, ResponseOutcome, StructuredContent, ToolResponse};

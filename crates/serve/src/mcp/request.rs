@@ -9,18 +9,18 @@ use rmcp::model::{
     RequestMetaObject, SubscribeRequestParams, SubscriptionsListenRequestParams, UnsubscribeRequestParams,
 };
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{ConcurrencyPermit, ResponseBytesPermit};
 use crate::mcp::ClientIdentity;
 use crate::mcp::client_sink::ClientSink;
-use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::log_messages::LogLevelRequest;
 use crate::mcp::message::IncomingMessage;
-use crate::mcp::response_memory::BudgetPermit;
+use crate::mcp::object_json::ObjectJson;
 
 /// The first protocol version without sessions.
 pub(crate) const STATELESS: &ProtocolVersion = &ProtocolVersion::V_2026_07_28;
@@ -69,25 +69,6 @@ pub(crate) mod method {
     pub(crate) const LIST_PROMPTS: &str = "prompts/list";
     pub(crate) const GET_PROMPT: &str = "prompts/get";
     pub(crate) const COMPLETE: &str = "completion/complete";
-
-    /// All of them.
-    pub(super) const ALL: &[&str] = &[
-        INITIALIZE,
-        PING,
-        DISCOVER,
-        LIST_TOOLS,
-        CALL_TOOL,
-        LIST_RESOURCES,
-        LIST_RESOURCE_TEMPLATES,
-        READ_RESOURCE,
-        SUBSCRIBE,
-        UNSUBSCRIBE,
-        LISTEN,
-        SET_LEVEL,
-        LIST_PROMPTS,
-        GET_PROMPT,
-        COMPLETE,
-    ];
 }
 
 /// The one part that all parameters share.
@@ -102,22 +83,18 @@ impl McpRequest {
     pub(crate) fn read(named: &str, params: Option<&RawValue>) -> (Self, RequestMetaObject) {
         let params = params.map_or("{}", RawValue::get);
         let request = match named {
-            // Serde would also take an array for a struct.
-            known if !params.starts_with('{') => match method::ALL.iter().find(|other| **other == known) {
-                Some(known) => Self::unreadable(known, params),
-                None => Self::Unknown(known.to_owned()),
-            },
             // The most common one: its `_meta` is read with the rest.
-            method::CALL_TOOL => match serde_json::from_str::<CallToolRequestParams>(params) {
-                Ok(mut call) => {
+            method::CALL_TOOL => match ObjectJson::of(params).and_then(|object| object.parse()) {
+                Some(call) => {
+                    let mut call: CallToolRequestParams = call;
                     let meta = call.meta.take().unwrap_or_default();
                     return (Self::CallTool(Box::new(call)), meta);
                 }
-                Err(_) => Self::unreadable(method::CALL_TOOL, params),
+                None => Self::unreadable(method::CALL_TOOL, params),
             },
             method::INITIALIZE => Self::typed(method::INITIALIZE, params, Self::Initialize),
-            method::PING => Self::Ping,
-            method::DISCOVER => Self::Discover,
+            method::PING => Self::typed(method::PING, params, |_: IgnoredAny| Self::Ping),
+            method::DISCOVER => Self::typed(method::DISCOVER, params, |_: IgnoredAny| Self::Discover),
             method::LIST_TOOLS => Self::typed(method::LIST_TOOLS, params, Self::ListTools),
             method::LIST_RESOURCES => Self::typed(method::LIST_RESOURCES, params, Self::ListResources),
             method::LIST_RESOURCE_TEMPLATES => {
@@ -135,11 +112,8 @@ impl McpRequest {
             method::COMPLETE => Self::typed(method::COMPLETE, params, Self::Complete),
             other => Self::Unknown(other.to_owned()),
         };
-        let meta = match params.starts_with('{') {
-            true => serde_json::from_str::<SharedParams>(params).ok().and_then(|shared| shared.meta),
-            false => None,
-        };
-        (request, meta.unwrap_or_default())
+        let shared: Option<SharedParams> = ObjectJson::of(params).and_then(|object| object.parse());
+        (request, shared.and_then(|shared| shared.meta).unwrap_or_default())
     }
 
     fn typed<Params: DeserializeOwned>(
@@ -147,10 +121,8 @@ impl McpRequest {
         params: &str,
         request: impl FnOnce(Params) -> Self,
     ) -> Self {
-        match serde_json::from_str(params) {
-            Ok(params) => request(params),
-            Err(_) => Self::unreadable(named, params),
-        }
+        let read = ObjectJson::of(params).and_then(|object| object.parse());
+        read.map_or_else(|| Self::unreadable(named, params), request)
     }
 
     fn unreadable(named: &'static str, params: &str) -> Self {
@@ -167,8 +139,7 @@ impl McpRequest {
             #[serde(default)]
             uri: Option<Value>,
         }
-        let params = Some(params.get()).filter(|params| params.starts_with('{'))?;
-        let Subject { name, uri } = serde_json::from_str(params).ok()?;
+        let Subject { name, uri } = ObjectJson::of(params.get())?.parse()?;
         let subject = match named {
             method::CALL_TOOL | method::GET_PROMPT => name,
             method::READ_RESOURCE | method::SUBSCRIBE | method::UNSUBSCRIBE => uri,
@@ -222,8 +193,8 @@ impl From<IncomingMessage<'_>> for ReceivedMessage {
             IncomingMessage::Notification { method, params } => match (&*method, params) {
                 ("notifications/initialized", _) => Self::Initialized,
                 ("notifications/cancelled", Some(params)) => {
-                    let named = serde_json::from_str::<CancelledParams>(params.get());
-                    named.map_or(Self::Ignored, |named| Self::Cancelled(named.request_id))
+                    let named = ObjectJson::of(params.get()).and_then(|object| object.parse());
+                    named.map_or(Self::Ignored, |CancelledParams { request_id }| Self::Cancelled(request_id))
                 }
                 _ => Self::Ignored,
             },
@@ -237,7 +208,7 @@ pub(crate) struct HeldPermits {
     /// Of the connection.
     pub(crate) connection: Option<OwnedSemaphorePermit>,
     /// Of the memory for long responses.
-    pub(crate) memory: Option<BudgetPermit>,
+    pub(crate) memory: Option<ResponseBytesPermit>,
 }
 
 /// A request that is being answered.
@@ -320,7 +291,7 @@ impl RequestContext {
     }
 
     /// Holds memory until the response is written.
-    pub(crate) fn hold_memory(&self, memory: BudgetPermit) {
+    pub(crate) fn hold_memory(&self, memory: ResponseBytesPermit) {
         self.held().memory = Some(memory);
     }
 
@@ -331,5 +302,66 @@ impl RequestContext {
 
     fn held(&self) -> MutexGuard<'_, HeldPermits> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METHODS: [&str; 15] = [
+        method::INITIALIZE,
+        method::PING,
+        method::DISCOVER,
+        method::LIST_TOOLS,
+        method::CALL_TOOL,
+        method::LIST_RESOURCES,
+        method::LIST_RESOURCE_TEMPLATES,
+        method::READ_RESOURCE,
+        method::SUBSCRIBE,
+        method::UNSUBSCRIBE,
+        method::LISTEN,
+        method::SET_LEVEL,
+        method::LIST_PROMPTS,
+        method::GET_PROMPT,
+        method::COMPLETE,
+    ];
+
+    fn read(named: &str, params: &str) -> McpRequest {
+        McpRequest::read(named, Some(&RawValue::from_string(params.to_owned()).unwrap())).0
+    }
+
+    #[test]
+    fn parameters_that_are_no_object_are_unreadable_for_every_method_and_for_no_other() {
+        for params in ["[]", r#"[null,"delete_file",{}]"#, "7", "null", r#""{""#] {
+            for named in METHODS {
+                let refused = read(named, params);
+                let is_named = |method: &str| method == named;
+                assert!(
+                    matches!(refused, McpRequest::Unreadable { method, .. } if is_named(method)),
+                    "{named} {params}: {refused:?}"
+                );
+            }
+            assert!(
+                matches!(read("tools/steal", params), McpRequest::Unknown(named) if named == "tools/steal")
+            );
+        }
+        assert!(matches!(read(method::PING, "{}"), McpRequest::Ping));
+        assert!(matches!(read(method::DISCOVER, r#"{"_meta":{}}"#), McpRequest::Discover));
+    }
+
+    #[test]
+    fn a_subject_and_a_cancellation_are_named_by_an_object_alone() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let subject = |json: &str| McpRequest::subject(method::CALL_TOOL, &raw(json));
+        assert_eq!(subject(r#"{"name":"a","uri":"b"}"#).as_deref(), Some("a"));
+        assert_eq!(subject(r#"["a","b"]"#), None);
+        let cancelled = |json: &str| {
+            let params = raw(json);
+            let method = "notifications/cancelled".into();
+            ReceivedMessage::from(IncomingMessage::Notification { method, params: Some(&params) })
+        };
+        assert!(matches!(cancelled(r#"{"requestId":7}"#), ReceivedMessage::Cancelled(RequestId::Number(7))));
+        assert!(matches!(cancelled("[7]"), ReceivedMessage::Ignored));
     }
 }

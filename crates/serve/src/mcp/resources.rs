@@ -14,8 +14,8 @@ use toolgate_gate::ResourceRequest;
 use toolgate_tools::{CallResponse, FileTools};
 use toolgate_types::{DocumentContent, ErrorCode, Failure, ResourceContent, Stage};
 
+use crate::admission::{CallWeight, ConcurrencyPermit};
 use crate::mcp::call::{CallRequest, CallState};
-use crate::mcp::connection::{CallWeight, ConcurrencyPermit};
 use crate::mcp::handler::cache_hint;
 use crate::mcp::outputs::OUTPUT_URI_PREFIX;
 use crate::mcp::request::RequestContext;
@@ -178,7 +178,8 @@ impl McpHandler {
         let bytes = self.service.outputs.bytes(visitor.binding, uri).unwrap_or_default();
         self.acquire_response_memory(usize::try_from(bytes).unwrap_or(usize::MAX), context, visitor).await?;
         let room =
-            ConcurrencyPermit::acquire(&self.connection, CallWeight::Large, self.cancelled(context)).await;
+            ConcurrencyPermit::acquire(&self.connection.limit, CallWeight::Large, self.cancelled(context))
+                .await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
         context.hold_permit(&room);

@@ -8,9 +8,9 @@ use tokio_util::task::TaskTracker;
 use toolgate_gate::Tool;
 use toolgate_tools::CallResponse;
 
+use crate::admission::ConcurrencyPermit;
 use crate::future_pool::PooledFuture;
 use crate::mcp::approval::PendingQuestion;
-use crate::mcp::connection::ConcurrencyPermit;
 use crate::mcp::log_messages::LogNotifier;
 use crate::mcp::progress::ProgressNotifier;
 

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum requests in flight; more are rejected.
-const MAX_UNANSWERED: usize = 1024;
+use crate::admission::MAX_UNANSWERED;
 
 /// How many ids of cancelled requests are remembered. The call of an older one has ended long ago.
 const MAX_CANCELLED_IDS: usize = 1024;

@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::fixture::CliFixture;
@@ -201,6 +202,33 @@ fn what_a_server_leaves_under_protected_names_is_taken_away_and_told_whatever_it
         assert!(!place.workspace.join(".envrc").exists() && !place.workspace.join("last/.envrc").exists());
     }
     assert!(place.workspace.join("notes.txt").exists());
+}
+
+/// A signal's flag wakes no future, so that a call without a pipe would go on until its timeout.
+#[test]
+fn a_signal_ends_a_call_that_waits_for_a_server() {
+    let (place, mark) = place();
+    place.write("tools/offers.json", r#"[{"name": "hang", "inputSchema": {"type": "object"}}]"#);
+    place.write(
+        "toolgate.yaml",
+        &CONFIG
+            .replace("MARK", &mark)
+            .replace("mounts: [\"@tools\"]", "mounts: [\"@tools\", \"@project:rw\"]")
+            .replace("echo: {class: read}", "hang: {class: read}"),
+    );
+    let mut command = place.toolgate();
+    let mut process =
+        command.args(["call", "t__hang", "{}", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    while !place.workspace.join("begun").exists() {
+        assert!(process.try_wait().unwrap().is_none(), "the call did not wait");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&process), Signal::INT).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(envelope["code"], "cancelled", "{envelope}");
+    assert!(!is_running(&mark), "the server outlived its call");
 }
 
 /// Beside the fixture's server one that fails with an explanation, as interpreters give it.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_command::{
     CommandBounds, CommandOutcome, CommandRunner, CommandSpec, RESTRICTED_GRANT_NOTE, Reach, escape_name,
-    may_change, mount_aliases, stop_within, view,
+    may_change, mount_aliases, view,
 };
 use toolgate_confine::ConfineRequest;
 use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
@@ -140,7 +140,7 @@ impl CommandTool {
             on_output_limit: OnOutputLimit::Stop,
             final_check: &last_look,
         };
-        let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
+        let finished = self.runner.run(&run, context, &context.stop.child(timeout))?;
         finished
             .check(
                 &CommandBounds { timeout, timeout_is_chosen: false, limits, max_written: max_output },

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -30,9 +30,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The timeout of a whole request, unless the call's own is shorter.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How often the call is polled for cancellation.
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Help for a model that cannot fix the problem.
 const GO_ON: &str = "go on without searching the web; the operator is told more";
@@ -242,30 +239,15 @@ impl SearchClient {
         context: &CallContext,
         something: impl Future<Output = T>,
     ) -> Result<T, Failure> {
-        let latest = Instant::now() + REQUEST_TIMEOUT;
-        let late = || {
-            Failure::new(ErrorCode::Timeout, "the search engine did not answer in time")
-                .help("search again later, or go on without")
-        };
-        let mut something = std::pin::pin!(something);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut something => return Ok(done),
-                () = context.cancelled.cancelled() => return Err(cancelled()),
-                () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => match context.stop.reason() {
-                    Some(CancellationReason::Cancelled) => return Err(cancelled()),
-                    Some(CancellationReason::Deadline) => return Err(late()),
-                    None if Instant::now() >= latest => return Err(late()),
-                    None => {}
-                },
+        let ended = context.stop.child(REQUEST_TIMEOUT).wait(something).await;
+        ended.map_err(|reason| match reason {
+            CancellationReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the search was cancelled"),
+            CancellationReason::Deadline => {
+                Failure::new(ErrorCode::Timeout, "the search engine did not answer in time")
+                    .help("search again later, or go on without")
             }
-        }
+        })
     }
-}
-
-fn cancelled() -> Failure {
-    Failure::new(ErrorCode::Cancelled, "the search was cancelled")
 }
 
 /// The endpoint: the configured URL plus the engine's own path.

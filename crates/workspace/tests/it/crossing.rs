@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use toolgate_types::{Cancellation, ErrorCode};
+use toolgate_types::{Deadline, ErrorCode};
 use toolgate_workspace::{
     ExpectedContent, LockTimeout, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, ReadRequest,
     Restoration, Workspace, WorkspaceView,
@@ -35,7 +35,7 @@ fn mounts(root: &Path) -> Workspace {
     .unwrap()
 }
 
-fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+fn view<'a>(workspace: &'a Workspace, stop: &'a Deadline) -> WorkspaceView<'a> {
     WorkspaceView { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
 }
 
@@ -66,7 +66,7 @@ fn a_link_into_another_mount_is_read_by_the_rules_of_that_mount() {
         symlink(target, root.join(link)).unwrap();
     }
     fs::write(root.join("c/other"), "x").unwrap();
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = view(&workspace, &stop);
     let read = |path: &str| {
         let request = ReadRequest { start_line: None, end_line: None, refuse_oversize: false };
@@ -115,7 +115,7 @@ fn a_link_into_another_mount_is_written_by_the_access_of_that_mount() {
     ] {
         symlink(target, root.join(link)).unwrap();
     }
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = view(&workspace, &stop);
     let write = |path: &str| {
         let written = view.write(path, b"written", None, &NoopRecorder);
@@ -150,7 +150,7 @@ fn what_is_put_back_never_goes_through_a_link_into_another_mount() {
     let workspace = mounts(&root);
     fs::rename(root.join("w/src"), root.join("w/old")).unwrap();
     symlink("../c/src", root.join("w/src")).unwrap();
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = view(&workspace, &stop);
     let gone = Restoration::Absence { path: "@w/src/x".to_owned(), expect: ExpectedContent::Anything };
     assert!(view.restore(&[gone], LockTimeout::NoWait, &NoopRecorder).is_err());

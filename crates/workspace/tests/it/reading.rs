@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use proptest::prelude::*;
-use toolgate_types::{Cancellation, Limits, Sha256};
+use toolgate_types::{Deadline, Limits, Sha256};
 use toolgate_workspace::{
     EntireContent, FileContent, Mount, MountAccess, MountRules, PathStyle, ReadRequest, Workspace,
     WorkspaceError, WorkspaceView,
@@ -25,7 +25,7 @@ proptest! {
         let root = File::open(scratch.path()).unwrap();
         let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let (limits, stop) = (Limits { max_read_bytes: limit, ..LIMITS }, Cancellation::never());
+        let (limits, stop) = (Limits { max_read_bytes: limit, ..LIMITS }, Deadline::never());
         let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let request = ReadRequest { start_line: Some(start), end_line: Some(start + length), refuse_oversize: false };
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -92,7 +92,7 @@ proptest! {
         let root = File::open(scratch.path()).unwrap();
         let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Cancellation::never());
+        let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Deadline::never());
         let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let text_of = |length: usize| line.repeat(length.div_ceil(line.len())).into_bytes();
         let mut bytes = text_of(length);
@@ -132,7 +132,7 @@ fn a_large_file_is_read_as_a_small_one_is() {
     let mount =
         Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let line = "aé漢🦀 and more\n";
     let chunk = 128 * 1024;
     for (name, bytes, limit) in [
@@ -182,7 +182,7 @@ proptest! {
         let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         // The limit for a model's answer does not apply here.
-        let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Cancellation::never());
+        let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Deadline::never());
         let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let length = bytes.len() as u64;
         match view.read_entire("@project/f", most) {

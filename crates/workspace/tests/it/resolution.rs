@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use toolgate_types::{Cancellation, ErrorCode, Limits};
+use toolgate_types::{Deadline, ErrorCode, Limits};
 use toolgate_workspace::{
     Mount, MountAccess, MountRules, PathStyle, ReadRequest, Workspace, WorkspaceError, WorkspaceView,
 };
@@ -152,7 +152,7 @@ proptest! {
         build(&model, &root, &outside);
         let mount = Mount::new("@project", File::open(&root).unwrap(), &root, MountAccess::ReadWrite, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let stop = Cancellation::never();
+        let stop = Deadline::never();
         let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
         for asked in asked {
             let path = asked.join("/");

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 use toolgate_workspace::{ExpectedContent, LockTimeout, NoopRecorder, PathStyle, Restoration, WorkspaceView};
 
 use crate::resolution::LIMITS;
@@ -14,7 +14,7 @@ use crate::tree_text::workspace;
 fn a_folder_is_free_at_once_whatever_is_being_started() {
     const CHANGES: usize = 2000;
     let scratch = tempfile::tempdir().unwrap();
-    let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
+    let (workspace, stop) = (workspace(scratch.path()), Deadline::never());
     let style = PathStyle::AliasOnly;
     let view = WorkspaceView {
         workspace: &workspace,

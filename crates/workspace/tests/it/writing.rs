@@ -1,6 +1,6 @@
 //! Files that the file tools do not change because other programs execute or read them as configuration.
 
-use toolgate_types::{Cancellation, ErrorCode};
+use toolgate_types::{Deadline, ErrorCode};
 use toolgate_workspace::{NoopRecorder, PathStyle, WorkspaceView};
 
 use crate::resolution::LIMITS;
@@ -20,7 +20,7 @@ fn what_git_editors_and_agents_obey_is_read_only() {
     ] {
         make(scratch.path(), line);
     }
-    let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
+    let (workspace, stop) = (workspace(scratch.path()), Deadline::never());
     let style = PathStyle::AliasOnly;
     let view = WorkspaceView {
         workspace: &workspace,

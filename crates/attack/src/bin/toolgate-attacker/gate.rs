@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
 use toolgate_sandbox::{
     BindMount, CapturedStdio, CommandStdio, Exit, Job, Layer, Layers, Network, OnOutputLimit, PipedStdio,
     ResourceLimits, Sandbox, SandboxError, SandboxOptions, Stream,
 };
-use toolgate_types::{Cancellation, MountOverlay};
+use toolgate_types::{Deadline, MountOverlay};
 
 use crate::escape::raw;
 
@@ -228,9 +228,10 @@ fn confined(
         limits: limits(&order.limits),
         disk_is_short: None,
     };
-    let deadline = order.timeout_ms.map(|time| Instant::now() + Duration::from_millis(time));
+    let deadline =
+        order.timeout_ms.map(|time| Deadline::after(Duration::from_millis(time))).unwrap_or_default();
     let mut heard = [Vec::new(), Vec::new()];
-    let ended = sandbox.run(&job, &Cancellation::new(deadline, || false), &mut |stream, bytes| {
+    let ended = sandbox.run(&job, &deadline, &mut |stream, bytes| {
         heard[usize::from(stream == Stream::Error)].extend_from_slice(bytes);
         heard_it();
     })?;

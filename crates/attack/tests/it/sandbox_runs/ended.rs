@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::Order;
 use toolgate_sandbox::{Exit, Job, Layer, LimitHit, ResourceLimits, TerminationReason};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use super::Shop;
 use crate::sandbox_host::{Host, Who, tools};
@@ -28,7 +28,7 @@ fn endings_are_told_as_they_are() {
 }
 
 /// Cancelled as soon as the command has printed that it is ready.
-fn cancelled_when_ready() -> (Cancellation, impl FnMut(&[u8])) {
+fn cancelled_when_ready() -> (Deadline, impl FnMut(&[u8])) {
     let flag = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&flag);
     let heard = move |output: &[u8]| {
@@ -36,7 +36,7 @@ fn cancelled_when_ready() -> (Cancellation, impl FnMut(&[u8])) {
             flag.store(true, Ordering::Relaxed);
         }
     };
-    (Cancellation::new(None, move || asked.load(Ordering::Relaxed)), heard)
+    (Deadline::never().with_signal(move || asked.load(Ordering::Relaxed)), heard)
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
     let ran = shop.run_until(&shop.shell(line), &stop, &mut heard).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(TerminationReason::Cancelled)));
     assert_eq!(ran.text(), "ready\nbye\n");
-    let soon = Cancellation::new(Some(Instant::now() + Duration::from_millis(50)), || false);
+    let soon = Deadline::at(Instant::now() + Duration::from_millis(50));
     let ran = shop.run_until(&shop.shell("echo ready; exec sleep 300"), &soon, &mut |_| {}).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(15), Some(TerminationReason::Deadline)));
     // A call that is already cancelled does not wait for anything either.
-    let now = Cancellation::new(None, || true);
+    let now = Deadline::never().with_signal(|| true);
     let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
     assert_eq!(ended.stopped, Some(TerminationReason::Cancelled));
 }
@@ -62,7 +62,7 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
 fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
     let shop = Shop::open();
     for _ in 0..50 {
-        let now = Cancellation::new(None, || true);
+        let now = Deadline::never().with_signal(|| true);
         let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
         assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(TerminationReason::Cancelled)));
     }
@@ -92,7 +92,7 @@ fn without_a_pid_namespace_nothing_outlives_a_command_that_is_ended() {
     assert_eq!(alive(&mark), 0, "cancelled");
 
     // One that obeys ends by `SIGTERM`, before the grace period is over.
-    let now = Cancellation::new(None, || true);
+    let now = Deadline::never().with_signal(|| true);
     let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
     assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(TerminationReason::Cancelled)));
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use toolgate_sandbox::{CommandStdio, Exit, Job, PipeEnds, PipedStdio, SandboxError, TerminationReason};
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 use super::{Ran, Shop};
 
@@ -24,7 +24,7 @@ fn talked_with(
             // The cancellation must be ignored here: it would terminate the command right away.
             shop.run_until(
                 &Job { stdio: streams, ..shop.shell(line) },
-                &Cancellation::new(None, || true),
+                &Deadline::never().with_signal(|| true),
                 &mut |_| {},
             )
         });

@@ -16,7 +16,7 @@ use toolgate_sandbox::{
     BindMount, CapturedStdio, CommandExit, CommandStdio, Job, Layer, Network, OnOutputLimit, ResourceLimits,
     Sandbox, SandboxError, SandboxOptions, Stream,
 };
-use toolgate_types::Cancellation;
+use toolgate_types::Deadline;
 
 /// A sandbox with a directory to work in.
 struct Shop {
@@ -83,14 +83,14 @@ impl Shop {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Ran, SandboxError> {
-        self.run_until(job, &Cancellation::never(), &mut |_| {})
+        self.run_until(job, &Deadline::never(), &mut |_| {})
     }
 
     /// `heard` is called with the output so far.
     fn run_until(
         &self,
         job: &Job<'_>,
-        stop: &Cancellation,
+        stop: &Deadline,
         heard: &mut dyn FnMut(&[u8]),
     ) -> Result<Ran, SandboxError> {
         let (mut output, mut error) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use toolgate_gate::{
 
 use super::form::{form, reply_to};
 use super::server_question::{server_answer_in, server_form};
-use crate::mcp::connection::ConcurrencyPermit;
+use crate::admission::ConcurrencyPermit;
 use crate::mcp::running_call::RunningCall;
 
 /// Maximum number of parked calls.

@@ -9,8 +9,9 @@ use toolgate_gate::{
 
 use super::form::{form, reply};
 use super::server_question::{server_answer, server_form};
+use crate::admission::ConcurrencyPermit;
 use crate::mcp::client_sink::ClientSink;
-use crate::mcp::connection::{ConcurrencyPermit, McpConnection};
+use crate::mcp::connection::McpConnection;
 
 /// Asks the client of a connection.
 pub(crate) struct ElicitingApprover {

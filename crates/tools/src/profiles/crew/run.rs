@@ -1,6 +1,6 @@
 //! Starts a run: its `@state` gets the package's workflow.
 
-use toolgate_types::{Cancellation, Limits};
+use toolgate_types::{Deadline, Limits};
 use toolgate_workspace::{
     FileContent, NoopRecorder, PathStyle, ReadRequest, Workspace, WorkspaceError, WorkspaceView,
 };
@@ -34,7 +34,7 @@ pub(super) fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<b
         return Ok(false);
     }
     let limits = Limits { max_read_bytes: 4 << 20, max_write_bytes: 4 << 20, ..*limits };
-    let stop = Cancellation::never();
+    let stop = Deadline::never();
     let view = WorkspaceView {
         workspace,
         style: PathStyle::AliasOnly,

@@ -74,6 +74,8 @@ pub(crate) fn run(
     };
     let calling = built.gate.call(call, credential, options);
     let called = runtime.block_on(async {
+        // A signal's flag wakes no future: what waits for the network is woken by the token. Without a pipe the flag is polled between two waits.
+        let _watching = needs_network.then(|| interrupt.watch().ok()).flatten();
         let called = calling.await;
         close_servers(built.servers.as_deref()).await;
         called

@@ -2,21 +2,16 @@
 //!
 //! A response is buffered until its client has read it, however long that takes. So a long one acquires memory first, from its caller's budget and from
 //! the global one, and holds it until it is written. A connection that one client has to itself is bounded by the permits of its calls, see
-//! [`ConcurrencyPermit`](super::connection::ConcurrencyPermit).
+//! [`ConcurrencyPermit`](super::ConcurrencyPermit).
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::ErrorData;
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
-use toolgate_types::ErrorCode;
 
-use crate::mcp::concurrency::KeyedSemaphore;
-use crate::mcp::request::RequestContext;
-use crate::mcp::{ClientIdentity, McpHandler};
+use super::{KeyedSemaphore, Overload};
 
 /// Shorter responses need no budget: their number is limited by that of connections.
 pub(crate) const MIN_BUDGETED_BYTES: usize = 256 * 1024;
@@ -35,14 +30,14 @@ const BUDGET_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The budget of all responses that are not written yet.
 #[derive(Debug)]
-pub(crate) struct ResponseMemoryBudget {
+pub(crate) struct ResponseBytesLimit {
     all: Arc<Semaphore>,
     per_caller: KeyedSemaphore,
     /// Counts the responses that wait for budget.
     waiting: TaskTracker,
 }
 
-impl Default for ResponseMemoryBudget {
+impl Default for ResponseBytesLimit {
     fn default() -> Self {
         let all = Arc::new(Semaphore::new(MAX_UNITS));
         Self { all, per_caller: KeyedSemaphore::new(MAX_UNITS_PER_CALLER), waiting: TaskTracker::new() }
@@ -51,14 +46,24 @@ impl Default for ResponseMemoryBudget {
 
 /// The memory of one response.
 #[derive(Debug)]
-pub(crate) struct BudgetPermit {
+pub(crate) struct ResponseBytesPermit {
     _per_caller: OwnedSemaphorePermit,
     _global: OwnedSemaphorePermit,
 }
 
-impl ResponseMemoryBudget {
+impl ResponseBytesLimit {
+    /// Waits for budget for a response of this caller, but not for ever.
+    pub(crate) async fn acquire_in_time(
+        &self,
+        owner: [u8; 32],
+        bytes: usize,
+    ) -> Result<ResponseBytesPermit, Overload> {
+        let taken = tokio::time::timeout(BUDGET_TIMEOUT, self.acquire(owner, bytes)).await;
+        taken.ok().flatten().ok_or(Overload::ResponseBytes)
+    }
+
     /// Waits for budget for a response of this caller. A response above the caller's whole budget takes all of it.
-    async fn acquire(&self, owner: [u8; 32], bytes: usize) -> Option<BudgetPermit> {
+    async fn acquire(&self, owner: [u8; 32], bytes: usize) -> Option<ResponseBytesPermit> {
         let mut taking = pin!(self.acquire_untimed(owner, bytes));
         tokio::select! {
             biased;
@@ -69,11 +74,11 @@ impl ResponseMemoryBudget {
         taking.await
     }
 
-    async fn acquire_untimed(&self, owner: [u8; 32], bytes: usize) -> Option<BudgetPermit> {
+    async fn acquire_untimed(&self, owner: [u8; 32], bytes: usize) -> Option<ResponseBytesPermit> {
         let pieces = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES).min(MAX_UNITS_PER_CALLER)).ok()?;
         let among_own = self.per_caller.acquire_many(owner, pieces).await?;
         let among_all = Arc::clone(&self.all).acquire_many_owned(pieces).await.ok()?;
-        Some(BudgetPermit { _per_caller: among_own, _global: among_all })
+        Some(ResponseBytesPermit { _per_caller: among_own, _global: among_all })
     }
 
     /// How many responses wait for budget.
@@ -82,45 +87,13 @@ impl ResponseMemoryBudget {
     }
 }
 
-impl McpHandler {
-    /// Waits for budget for a response of this many bytes. A cancelled call needs none.
-    pub(crate) async fn acquire_response_memory(
-        &self,
-        bytes: usize,
-        context: &RequestContext,
-        visitor: &ClientIdentity,
-    ) -> Result<(), ErrorData> {
-        if bytes < MIN_BUDGETED_BYTES || !self.is_shared() {
-            return Ok(());
-        }
-        let taken = tokio::select! {
-            biased;
-            taken = tokio::time::timeout(BUDGET_TIMEOUT, self.service.response_memory.acquire(visitor.owner, bytes)) => taken,
-            () = self.cancelled(context) => return Ok(()),
-        };
-        match taken {
-            Ok(Some(memory)) => {
-                context.hold_memory(memory);
-                Ok(())
-            }
-            _ => Err(budget_exhausted()),
-        }
-    }
-}
-
-fn budget_exhausted() -> ErrorData {
-    let told = "too many long answers have not been read yet, so this one is not sent: read those, or try again later. \
-                What was called was done";
-    ErrorData::internal_error(told, Some(json!({"code": ErrorCode::RateLimited.as_str()})))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn long_answers_wait_for_each_other_and_no_caller_takes_all() {
-        let outbox = ResponseMemoryBudget::default();
+        let outbox = ResponseBytesLimit::default();
         let soon = |owner: u8, bytes: usize| {
             let taking = outbox.acquire([owner; 32], bytes);
             async move { tokio::time::timeout(BUDGET_TIMEOUT, taking).await.ok().flatten() }
