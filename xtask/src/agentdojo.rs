@@ -1,7 +1,7 @@
 //! AgentDojo's tasks and injections through the gate: without a policy, with the tools that each task needs, and with the policies that came along.
 
 use crate::Fault;
-use crate::command::{Programs, cargo, program, root, succeed};
+use crate::command::{cargo, played_binary, program, root, succeed};
 use crate::metadata::Metadata;
 
 /// The adapter, and the versions it is for.
@@ -11,7 +11,7 @@ const ADAPTER: &str = "evals/suites/agentdojo";
 const SECONDS: &str = "3600";
 
 pub(crate) fn run(options: &[&str]) -> Result<(), Fault> {
-    Programs::Built.prepare(&["--release", "--package", "toolgate"])?;
+    let (toolgate, options) = played_binary(options)?;
     let target = Metadata::ask(cargo(&[])?)?.target_directory;
     let (adapter, installed) = (root()?.join(ADAPTER), target.join("agentdojo"));
     succeed({
@@ -27,8 +27,8 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Fault> {
         println!("\n=== policy: {policy}");
         let mut plays = program("timeout", &["--kill-after=10", SECONDS])?;
         plays.arg(&python).arg("-B").arg(adapter.join("run.py")).args(["--policy", policy]);
-        plays.arg("--toolgate").arg(target.join("release/toolgate"));
-        plays.arg("--json").arg(target.join(format!("agentdojo-{policy}.json"))).args(options);
+        plays.arg("--toolgate").arg(&toolgate);
+        plays.arg("--json").arg(target.join(format!("agentdojo-{policy}.json"))).args(&options);
         succeed(plays)?;
     }
     Ok(())

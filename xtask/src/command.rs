@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Fault;
+use crate::metadata::Metadata;
 
 /// The root of the repository, from the variable that cargo sets for tasks.
 pub(crate) fn root() -> Result<PathBuf, Fault> {
@@ -43,6 +44,20 @@ impl Programs {
             Self::Tested => Ok(()),
         }
     }
+}
+
+/// The binary that a task plays, and what is left of its options: that of `--toolgate FILE`, or the release build.
+pub(crate) fn played_binary<'o>(options: &[&'o str]) -> Result<(PathBuf, Vec<&'o str>), Fault> {
+    let Some(at) = options.iter().position(|option| *option == "--toolgate") else {
+        Programs::Built.prepare(&["--release", "--package", "toolgate"])?;
+        let target = Metadata::ask(cargo(&[])?)?.target_directory;
+        return Ok((target.join("release/toolgate"), options.to_vec()));
+    };
+    let file = options.get(at + 1).ok_or("`--toolgate` needs the file of a binary")?;
+    // The tasks run programs in the repository's root.
+    let file = std::path::absolute(file)?;
+    let left = options.iter().enumerate().filter(|(index, _)| *index != at && *index != at + 1);
+    Ok((file, left.map(|(_, option)| *option).collect()))
 }
 
 /// Runs a command with its output passed through.

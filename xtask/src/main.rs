@@ -51,8 +51,9 @@ Usage: cargo xtask TASK
   bench           all benchmarks, with a table of their ratios to other programs
   pictures        draw the pictures of the README and of the report of `eval` from real runs, in docs/pictures
   torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
-  agentdojo       AgentDojo (PyPI) through the gate: no policy, an allowlist, the policies that came along
+  agentdojo [OPTIONS] AgentDojo (PyPI) through the gate: no policy, an allowlist, the policies that came along
   hostile [OPTIONS] 100,000 calls of a compromised model, in 10,000 sequences, against the release binary
+                  both build the release binary, unless `--toolgate FILE` names one
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
 

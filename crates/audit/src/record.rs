@@ -168,10 +168,10 @@ pub struct RecordedResponse {
 pub struct RecordedFlow {
     /// Before the call.
     #[serde(default)]
-    pub before: Vec<String>,
+    pub before: Vec<Cow<'static, str>>,
     /// When its answer left.
     #[serde(default)]
-    pub after: Vec<String>,
+    pub after: Vec<Cow<'static, str>>,
     /// Why a person had to be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,

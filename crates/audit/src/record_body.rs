@@ -214,8 +214,7 @@ impl RecordBody<'_> {
             json.put(b"\"");
         }
         if let Some(flow) = self.flow {
-            json.put(b",\"flow\":");
-            json.put(&to_json(flow)?);
+            json.put_flow(flow)?;
         }
         if let Some(gap) = &self.gap {
             json.put(b",\"gap\":");
@@ -281,6 +280,28 @@ impl RecordEncoder {
         } else if let [_, escaped @ .., _] = to_json(&text)?.as_slice() {
             self.put(escaped);
         }
+        Ok(())
+    }
+
+    /// Labels and why was asked. Every call of a session with labels has them.
+    fn put_flow(&mut self, flow: &RecordedFlow) -> Result<(), AuditError> {
+        for (name, labels) in
+            [(&b",\"flow\":{\"before\":["[..], &flow.before), (&b"],\"after\":["[..], &flow.after)]
+        {
+            self.put(name);
+            for (number, label) in labels.iter().enumerate() {
+                self.put(if number == 0 { b"\"" } else { b",\"" });
+                self.put_text(label)?;
+                self.put(b"\"");
+            }
+        }
+        self.put(b"]");
+        if let Some(asked) = &flow.asked {
+            self.put(b",\"asked\":\"");
+            self.put_text(asked)?;
+            self.put(b"\"");
+        }
+        self.put(b"}");
         Ok(())
     }
 
@@ -496,7 +517,12 @@ mod tests {
             repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
-            let flow = flow.map(|(before, after, asked)| RecordedFlow { before, after, asked });
+            let words = |words: Vec<String>| words.into_iter().map(Cow::Owned).collect();
+            let flow = flow.map(|(before, after, asked)| RecordedFlow {
+                before: words(before),
+                after: words(after),
+                asked,
+            });
             let entry = AuditEntry {
                 call,
                 client_call_id: client_call_id.as_deref(),

@@ -96,6 +96,8 @@ impl Weakening {
             ("caller", self.token.is_some()),
             ("trust", self.trust.is_some()),
             ("`--auth`", self.auth.is_some()),
+            ("the person", !self.person.is_empty()),
+            ("commands of the host", self.commands.is_some()),
         ];
         given.iter().filter(|(_, given)| *given).map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
     }
@@ -117,6 +119,20 @@ pub(crate) struct GateSetup {
     pub(crate) token: Option<TokenSetup>,
     /// What `serve --auth` is given for a caller over HTTP; `jwt` by default.
     pub(crate) auth: Option<String>,
+    /// `toolgate.yaml` is one of the workspace's own files, and named by no option.
+    pub(crate) found: bool,
+    /// Commands of the binary that the person gives before the model begins.
+    pub(crate) person: Vec<Vec<String>>,
+    /// What runs commands, if not the gate.
+    pub(crate) commands: Option<CommandRunner>,
+}
+
+/// What runs commands in place of the gate.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CommandRunner {
+    /// The host's shell, as with an agent that has no sandbox.
+    Host,
 }
 
 /// A caller over HTTP.
@@ -165,6 +181,8 @@ pub(crate) enum ExpectedOutcome {
     Denied,
     /// The gate denied a call, or the model made none that had an effect.
     DeniedOrRefused,
+    /// The gate does not start.
+    NotStarted,
     /// Calls were made, and every one succeeded.
     Completed,
     /// Whatever happens, as long as the checks hold.
@@ -237,6 +255,12 @@ pub struct Weakening {
     /// Another `serve --auth`.
     #[serde(default)]
     pub(crate) auth: Option<String>,
+    /// Further commands of the person.
+    #[serde(default)]
+    pub(crate) person: Vec<Vec<String>>,
+    /// What runs commands in place of the gate.
+    #[serde(default)]
+    pub(crate) commands: Option<CommandRunner>,
     /// The test that shows that the layer matters, where no configuration takes it out: `FILE::NAME`.
     #[serde(default)]
     pub test: Option<String>,
@@ -254,6 +278,8 @@ impl Case {
         case.gate.token = without.token.or(case.gate.token);
         case.gate.trust = without.trust.or(case.gate.trust);
         case.gate.auth = without.auth.or(case.gate.auth);
+        case.gate.person.extend(without.person);
+        case.gate.commands = without.commands.or(case.gate.commands);
         Some(case)
     }
 

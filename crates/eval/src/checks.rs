@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 
 use crate::case::{Case, CaseKind, ExpectedOutcome, Player, RecordPattern};
-use crate::evidence::{Evidence, EvidencedCall, field};
+use crate::evidence::{Evidence, EvidencedCall, NOT_STARTED, field};
 
 /// One question to the evidence, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,6 +181,8 @@ fn outcome(case: &Case, evidence: &Evidence) -> Option<String> {
     let failed = evidence.calls.iter().find(|call| !call.succeeded);
     match case.expect.outcome {
         ExpectedOutcome::Any => None,
+        ExpectedOutcome::NotStarted if evidence.reason == NOT_STARTED => None,
+        ExpectedOutcome::NotStarted => Some("the gate started".to_owned()),
         ExpectedOutcome::Denied if denied == 0 => Some("no call was denied".to_owned()),
         ExpectedOutcome::DeniedOrRefused if denied == 0 && had_effect => {
             Some("no call was denied, and one had an effect".to_owned())

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::case::Case;
-use crate::evidence::{Evidence, EvidencedCall, field, json_lines, offered};
+use crate::case::{Case, CommandRunner, ExpectedOutcome};
+use crate::evidence::{Evidence, EvidencedCall, NOT_STARTED, field, json_lines, offered};
+use crate::http_try::scripted_calls;
 use crate::playground::Playground;
-use crate::process::{FinishedProcess, finish};
+use crate::process::{self, FinishedProcess, finish};
 
 /// How long a command that only reads may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,7 +22,21 @@ pub(crate) fn play(
     model: Option<&str>,
     timeout: Duration,
 ) -> Result<Evidence, String> {
-    let mut evidence = Evidence { offered: offered_tools(binary, case, place)?, ..Evidence::default() };
+    for command in &case.gate.person {
+        let command: Vec<String> = command.iter().map(|argument| place.fill(argument)).collect();
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let finished = run(binary, case, place, &arguments, false, QUERY_TIMEOUT)?;
+        if !finished.status.is_some_and(|status| status.success()) {
+            return Err(format!("`toolgate {}` failed: {}", command.join(" "), finished.stderr.trim()));
+        }
+    }
+    let offered = match offered_tools(binary, case, place) {
+        Err(_) if case.expect.outcome == ExpectedOutcome::NotStarted => {
+            return Ok(Evidence { reason: NOT_STARTED.to_owned(), ..Evidence::default() });
+        }
+        offered => offered?,
+    };
+    let mut evidence = Evidence { offered, ..Evidence::default() };
     let script = format!("scripted/{}", place.path("gate/script.yaml").display());
     let seconds = format!("{}s", timeout.as_secs().max(1));
     let trust = case.gate.trust.as_deref().unwrap_or("autonomous");
@@ -39,7 +54,19 @@ pub(crate) fn play(
     field(end, "/data/reason").clone_into(&mut evidence.reason);
     field(end, "/data/text").clone_into(&mut evidence.answer);
     evidence.calls = answered_calls(&events);
+    if case.gate.commands == Some(CommandRunner::Host) {
+        run_unconfined(case, place)?;
+    }
     Ok(evidence)
+}
+
+/// What the commands of the script do without a gate.
+fn run_unconfined(case: &Case, place: &Playground) -> Result<(), String> {
+    for (_, input) in scripted_calls(case, place).iter().filter(|(tool, _)| tool == "run_command") {
+        let command = process::host_shell(field(input, "/command"), &place.path("workspace"));
+        finish(command, QUERY_TIMEOUT).map_err(|error| format!("the host's shell: {error}"))?;
+    }
+    Ok(())
 }
 
 /// The record of the gate, and the state of its chain.
@@ -63,8 +90,10 @@ fn offered_tools(
     place: &Playground,
 ) -> Result<Vec<crate::evidence::OfferedTool>, String> {
     let listed = run(binary, case, place, &["tools", "--format", "mcp"], false, QUERY_TIMEOUT)?;
-    let list: Value = serde_json::from_str(&listed.stdout)
-        .map_err(|_| format!("the gate cannot be built: {}", listed.stderr.trim()))?;
+    let unbuilt = || format!("the gate cannot be built: {}", listed.stderr.trim());
+    // A mistake is JSON too.
+    listed.status.filter(std::process::ExitStatus::success).ok_or_else(unbuilt)?;
+    let list: Value = serde_json::from_str(&listed.stdout).map_err(|_| unbuilt())?;
     Ok(offered(&list))
 }
 

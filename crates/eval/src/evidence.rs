@@ -21,6 +21,9 @@ pub(crate) struct EvidencedCall {
     pub(crate) text: String,
 }
 
+/// How a conversation ends that no gate was there for.
+pub(crate) const NOT_STARTED: &str = "not_started";
+
 /// Everything that is known of a try.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {
@@ -31,7 +34,7 @@ pub(crate) struct Evidence {
     pub(crate) verified: Value,
     /// The final answer.
     pub(crate) answer: String,
-    /// How the conversation ended: `done`, `iteration_limit`, …
+    /// How the conversation ended: `done`, `iteration_limit`, …; [`NOT_STARTED`] if there was no gate for one.
     pub(crate) reason: String,
     /// Names in the workspace that changed.
     pub(crate) changed: Vec<String>,

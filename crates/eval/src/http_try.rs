@@ -11,7 +11,7 @@ use crate::case::{Case, TokenSetup};
 use crate::evidence::{Evidence, EvidencedCall, field, offered};
 use crate::http_client::HttpClient;
 use crate::playground::Playground;
-use crate::process::{finish, kill, terminate};
+use crate::process::{finish, kill, spawn, terminate};
 
 /// How long the server may take to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ pub(crate) fn play(
 }
 
 /// The calls of all steps, in order.
-fn scripted_calls(case: &Case, place: &Playground) -> Vec<(String, Value)> {
+pub(crate) fn scripted_calls(case: &Case, place: &Playground) -> Vec<(String, Value)> {
     let script = place.fill(&case.script.to_string());
     let steps: Value = serde_json::from_str(&script).unwrap_or_default();
     let calls = steps.as_array().into_iter().flatten().filter_map(|step| step.get("calls")?.as_array());
@@ -99,7 +99,7 @@ impl ServedGate {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--auth", case.gate.auth.as_deref().unwrap_or("jwt")])
             .stderr(std::process::Stdio::null());
-        let mut process = command.spawn().map_err(|error| error.to_string())?;
+        let mut process = spawn(&mut command).map_err(|error| error.to_string())?;
         let mut line = String::new();
         if let Some(stdout) = process.stdout.take() {
             let _ = BufReader::new(stdout).read_line(&mut line);

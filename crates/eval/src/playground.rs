@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -113,6 +113,7 @@ impl Playground {
         let mut options = vec!["--json".to_owned()];
         match self.has_config {
             true => options.extend(["--config".to_owned(), text("gate/toolgate.yaml")]),
+            false if case.gate.found => {}
             false => options.push("--no-config".to_owned()),
         }
         options.extend(["--workspace".to_owned(), text("workspace")]);
@@ -170,7 +171,9 @@ impl Playground {
         }
         git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         git.env("GIT_COMMITTER_DATE", "2026-01-01T12:00:00Z");
-        let output = git.output().map_err(|error| format!("git cannot be started: {error}"))?;
+        git.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let output = process::spawn(&mut git).and_then(std::process::Child::wait_with_output);
+        let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
         match output.status.success() {
             true => Ok(()),
             false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::case::{Case, Player};
+use crate::case::{Case, CommandRunner, Player};
 use crate::checks::{CheckResult, judge};
-use crate::evidence::{Evidence, EvidencedCall};
-use crate::hostile::{self, HostileSequence, PlayOptions, Tap};
+use crate::evidence::{Evidence, EvidencedCall, NOT_STARTED};
+use crate::hostile::{self, HostileSequence, PlayOptions, Tap, UnconfinedCommands};
 use crate::playground::Playground;
 use crate::{conversation_try, http_try, kept_record, process};
 
@@ -194,7 +194,10 @@ fn play_sequence(
         .and_then(|target| {
             let options = PlayOptions {
                 binary: options.binary.clone(),
-                tap: options.tap.clone(),
+                tap: options.tap.clone().or(match case.gate.commands {
+                    Some(CommandRunner::Host) => Some(Arc::new(UnconfinedCommands)),
+                    None => None,
+                }),
                 call_timeout: CALL_TIMEOUT,
                 records,
             };
@@ -232,7 +235,10 @@ fn gather(case: &Case, records: Option<PathBuf>, options: &EvalOptions) -> Resul
             conversation_try::play(&options.binary, case, &place, options.model.as_deref(), options.timeout)?
         }
     };
-    conversation_try::read_record(&options.binary, case, &place, &mut evidence)?;
+    // Without a gate there is no record either.
+    if evidence.reason != NOT_STARTED {
+        conversation_try::read_record(&options.binary, case, &place, &mut evidence)?;
+    }
     if let Some(directory) = records.filter(|_| !evidence.records.is_empty()) {
         kept_record::copy(&place.path("state"), &directory)
             .map_err(|error| format!("the record cannot be kept: {error}"))?;

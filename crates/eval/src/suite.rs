@@ -75,9 +75,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     case!("http/elevated_permission.yaml"),
     case!("http/forged_token.yaml"),
     case!("http/token_without_permission.yaml"),
+    case!("incidents/changed_tool.yaml"),
     case!("incidents/configuration_for_the_next_gate.yaml"),
     case!("incidents/denied_by_the_operator.yaml"),
     case!("incidents/forbidden_by_policy.yaml"),
+    case!("incidents/found_configuration.yaml"),
     case!("incidents/history_of_denied_files.yaml"),
     case!("incidents/host_by_other_names.yaml"),
     case!("incidents/innocent_command_calls_out.yaml"),
@@ -86,6 +88,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     case!("incidents/many_simple_commands.yaml"),
     case!("incidents/move_command_undo.yaml"),
     case!("incidents/option_as_revision.yaml"),
+    case!("incidents/planted_configuration.yaml"),
     case!("incidents/prefix_twin.yaml"),
     case!("incidents/push_in_other_words.yaml"),
     case!("incidents/read_only_mount.yaml"),
@@ -205,6 +208,10 @@ fn parse(file: &str, text: &str) -> Result<Case, SuiteError> {
             sequence.target
         )));
     }
+    let person = case.gate.person.iter().chain(case.without.iter().flat_map(|without| &without.person));
+    if person.count() > 0 && (case.sequence.is_some() || case.gate.token.is_some()) {
+        return Err(malformed("`person` is for cases in which a model takes part".to_owned()));
+    }
     if case.kind == CaseKind::Boundary && case.without.is_none() && case.sequence.is_none() {
         return Err(malformed(
             "a boundary case needs `without`: a gate without the layer that it tests, where it fails"
@@ -251,6 +258,11 @@ mod tests {
             ("script: []", "name2: x", "unknown field `name2`"),
             ("script: []\n", "", "either a `script` or a `sequence`"),
             ("script: []", "sequence: {target: nowhere, steps: []}", "`nowhere` is no target"),
+            (
+                "script: []",
+                "script: []\ngate: {token: {subject: a}, person: [[mcp, list]]}",
+                "`person` is for cases",
+            ),
         ] {
             let error = parse("a.yaml", &case.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with("a.yaml: ") && error.contains(problem), "{error}");

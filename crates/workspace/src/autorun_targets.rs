@@ -90,9 +90,13 @@ impl AutorunTarget {
     }
 
     fn with(mount: &Mount, place: &Path, purpose: TargetPurpose, found: Option<&OpenedFile>) -> Self {
+        Self { links: links(mount, place), ..Self::without_links(place, purpose, found) }
+    }
+
+    fn without_links(place: &Path, purpose: TargetPurpose, found: Option<&OpenedFile>) -> Self {
         let leads_to = found.map(|opened| (opened.location.clone(), FileIdentity::of(&opened.stat)));
         let kind = ProtectedArtifactKind::GitTarget;
-        Self { links: links(mount, place), path: place.to_path_buf(), purpose, kind, leads_to }
+        Self { links: HashMap::new(), path: place.to_path_buf(), purpose, kind, leads_to }
     }
 
     /// The existing file to make read-only.
@@ -166,11 +170,22 @@ pub fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<Autorun
 #[must_use]
 pub fn worktree_targets(mount: &Mount, directory: &Path, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
     let Some(repository) = GitDirectory::of_worktree(mount, directory) else { return Vec::new() };
+    targets_of_worktree(mount, directory, &repository, personal, TargetLinks::Found)
+}
+
+fn targets_of_worktree(
+    mount: &Mount,
+    directory: &Path,
+    repository: &GitDirectory,
+    personal: &[GitConfigFile],
+    links: TargetLinks,
+) -> Vec<AutorunTarget> {
     let mut bases = repository.worktrees(mount);
     bases.push(directory.to_path_buf());
     let configurations = repository.configurations(mount);
-    let own = TargetFinder::new(mount, bases, &repository, ConfigOwner::Repository).all(&configurations);
-    let personal = personal_targets(mount, directory, &repository, personal);
+    let search = TargetFinder::new(mount, bases, repository, ConfigOwner::Repository);
+    let own = TargetFinder { links, ..search }.all(&configurations);
+    let personal = personal_targets(mount, directory, repository, personal, links);
     own.into_iter().chain(personal).collect()
 }
 
@@ -202,13 +217,17 @@ fn personal_targets(
     directory: &Path,
     repository: &GitDirectory,
     personal: &[GitConfigFile],
+    links: TargetLinks,
 ) -> Vec<AutorunTarget> {
-    TargetFinder::new(mount, vec![directory.to_path_buf()], repository, ConfigOwner::User).all(personal)
+    let search = TargetFinder::new(mount, vec![directory.to_path_buf()], repository, ConfigOwner::User);
+    TargetFinder { links, ..search }.all(personal)
 }
 
 /// Whether this location is a target of a repository that contains it, of a submodule of one, or of the user's own configuration. The latter applies
-/// to every directory above it, since each may become a repository.
+/// to every directory above it, since each may become a repository. Everything in a target is one too: if this is false for a location, it is for
+/// every directory above it.
 pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
+    let links = TargetLinks::Skipped;
     let personal = personal_configurations(mount);
     let folded = fold(location);
     let holds = |targets: Vec<AutorunTarget>| targets.iter().any(|target| target.holds(&folded));
@@ -216,16 +235,18 @@ pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
     whole.ancestors().skip(1).any(|directory| {
         let Some(repository) = GitDirectory::of_worktree(mount, directory) else {
             let none = GitDirectory { own: directory.join(".git"), common: directory.join(".git") };
-            return !personal.is_empty() && holds(personal_targets(mount, directory, &none, &personal));
+            return !personal.is_empty()
+                && holds(personal_targets(mount, directory, &none, &personal, links));
         };
         // With more submodules than can be examined, any file might be a target.
         let Some(modules) = repository.modules(mount) else { return true };
         let is_of_module = |module: PathBuf| {
             let module = GitDirectory::at(mount, module);
             let search = TargetFinder::new(mount, module.worktrees(mount), &module, ConfigOwner::Repository);
-            holds(search.all(&module.configurations(mount)))
+            holds(TargetFinder { links, ..search }.all(&module.configurations(mount)))
         };
-        holds(worktree_targets(mount, directory, &personal)) || modules.into_iter().any(is_of_module)
+        holds(targets_of_worktree(mount, directory, &repository, &personal, links))
+            || modules.into_iter().any(is_of_module)
     })
 }
 
@@ -237,9 +258,18 @@ enum ConfigOwner {
     User,
 }
 
+/// Whether the symlinks on the way to a target are looked for: one `lstat` for each directory above it, which adds up where every directory above a
+/// location has targets of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TargetLinks {
+    Found,
+    Skipped,
+}
+
 /// All paths are absolute.
 struct TargetFinder<'s> {
     mount: &'s Mount,
+    links: TargetLinks,
     /// The directories from which git and its hooks are run.
     bases: Vec<PathBuf>,
     repository: &'s GitDirectory,
@@ -249,7 +279,7 @@ struct TargetFinder<'s> {
 
 impl<'s> TargetFinder<'s> {
     fn new(mount: &'s Mount, bases: Vec<PathBuf>, repository: &'s GitDirectory, whose: ConfigOwner) -> Self {
-        Self { mount, bases, repository, whose, found: Vec::new() }
+        Self { mount, links: TargetLinks::Found, bases, repository, whose, found: Vec::new() }
     }
 
     fn all(mut self, configurations: &[GitConfigFile]) -> Vec<AutorunTarget> {
@@ -270,7 +300,7 @@ impl<'s> TargetFinder<'s> {
         {
             let opened = follow(self.mount, place).filter(|opened| !opened.is_directory());
             let purpose = TargetPurpose::Config(configuration.refused.clone());
-            self.found.push(AutorunTarget::with(self.mount, place, purpose, opened.as_ref()));
+            self.found.push(self.target(place, purpose, opened.as_ref()));
         }
         for name in &configuration.names {
             match name {
@@ -298,16 +328,26 @@ impl<'s> TargetFinder<'s> {
     /// A directory that contains the whole worktree or repository cannot be read-only, but its hooks can.
     fn hooks(&mut self, place: PathBuf) {
         if !self.path(place.clone()) {
-            let hooks = HOOKS.iter().map(|hook| {
-                AutorunTarget::new(self.mount, &place.join(hook), ProtectedArtifactKind::GitTarget)
-            });
+            let hooks: Vec<AutorunTarget> =
+                HOOKS.iter().map(|hook| self.any_target(&place.join(hook))).collect();
             self.found.extend(hooks);
+        }
+    }
+
+    fn any_target(&self, place: &Path) -> AutorunTarget {
+        self.target(place, TargetPurpose::Anything, follow(self.mount, place).as_ref())
+    }
+
+    fn target(&self, place: &Path, purpose: TargetPurpose, found: Option<&OpenedFile>) -> AutorunTarget {
+        match self.links {
+            TargetLinks::Found => AutorunTarget::with(self.mount, place, purpose, found),
+            TargetLinks::Skipped => AutorunTarget::without_links(place, purpose, found),
         }
     }
 
     /// The path as configured.
     fn path(&mut self, place: PathBuf) -> bool {
-        let target = AutorunTarget::new(self.mount, &place, ProtectedArtifactKind::GitTarget);
+        let target = self.any_target(&place);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
         let location = self.mount.host_root().join(location);
         let holds_all = self.repository.own.starts_with(&location)
@@ -329,7 +369,7 @@ impl<'s> TargetFinder<'s> {
         let opened = follow(self.mount, &place);
         let is_file = opened.as_ref().map(|opened| !opened.is_directory());
         if is_file.unwrap_or(looks_like_path) {
-            self.found.push(AutorunTarget::with(self.mount, &place, TargetPurpose::File, opened.as_ref()));
+            self.found.push(self.target(&place, TargetPurpose::File, opened.as_ref()));
         }
     }
 }

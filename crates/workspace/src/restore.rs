@@ -163,11 +163,19 @@ impl WorkspaceView<'_> {
     /// Removes empty directories of a mount, innermost first. What the rules protect from change stays.
     pub fn remove_empty_directories(&self, alias: &str, folders: &[PathBuf]) {
         let Some(mount) = self.workspace.mount(alias) else { return };
+        // No configuration of git names this one, nor what contains it: of hundreds of directories in one another only the innermost is compared.
+        let mut unnamed: Option<&PathBuf> = None;
         for folder in folders.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let reachable = self.verdict(mount, folder, true) == PathVerdict::Reachable;
-            if !reachable || !self.may_change(mount, folder) {
+            if !reachable || !self.rules_allow_change(mount, folder) {
                 continue;
+            }
+            if !unnamed.is_some_and(|inner| inner.starts_with(folder)) {
+                if self.is_target(mount, folder) {
+                    continue;
+                }
+                unnamed = Some(folder);
             }
             if let Ok(parent) = open_directory_by_names(mount, parent) {
                 // A directory that is not empty is in use and stays.

@@ -143,15 +143,25 @@ impl<'a> WorkspaceView<'a> {
 
     /// Whether a file may be changed, by the rules of this mount and of nested ones.
     pub(crate) fn may_change(&self, mount: &Mount, location: &Path) -> bool {
+        self.rules_allow_change(mount, location) && !self.is_target(mount, location)
+    }
+
+    /// The same, without what configurations of git name.
+    pub(crate) fn rules_allow_change(&self, mount: &Mount, location: &Path) -> bool {
         let may = |mount: &Mount, location: &Path| {
             let unlocked = self.unlocked.is_some_and(|path| path == mount.show_with_alias(location));
             mount.access() == MountAccess::ReadWrite
                 && (unlocked || mount.rules().may_change(location))
                 && !is_inside_repository(mount, location)
                 && !triggers_execution(&fold(location))
-                && !is_target(mount, location)
         };
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, rest))
+    }
+
+    /// Whether a configuration of git names a location, in this mount or in a nested one. If it does not, it names none that contains it.
+    pub(crate) fn is_target(&self, mount: &Mount, location: &Path) -> bool {
+        is_target(mount, location)
+            || self.inner_mounts(mount, location).any(|(inner, rest)| is_target(inner, rest))
     }
 
     /// The nested mounts that contain a location of the outer one, with the rest of the path.

@@ -232,7 +232,7 @@ fn where_no_person_can_be_asked_it_is_denied_and_the_record_says_why() {
     assert!(called.answer.text.contains("`to` must be named by the person"), "{}", called.answer.text);
     let record = world.bench().record(called.call);
     let flow = record.flow.unwrap();
-    assert_eq!((flow.before, flow.after), (vec!["untrusted".to_owned()], vec!["untrusted".to_owned()]));
+    assert_eq!((flow.before, flow.after), (vec!["untrusted".into()], vec!["untrusted".into()]));
     let asked = flow.asked.unwrap();
     assert_eq!(
         asked,

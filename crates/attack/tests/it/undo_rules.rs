@@ -98,6 +98,28 @@ fn undo_does_not_follow_a_symlink_in_place_of_a_directory() {
     }
 }
 
+/// A personal configuration applies to every directory, since each may become a repository. Compared with all that is above each of 250 directories,
+/// one by one, this took minutes.
+#[test]
+fn undo_of_a_deep_path_removes_its_directories_beside_a_personal_configuration() {
+    let place = Place::new();
+    write(
+        &place.at("home/.gitconfig"),
+        "[user]\n\temail = person@example.com\n[core]\n\thooksPath = my/hooks\n",
+    );
+    let deep = format!("deep/{}", "a/".repeat(250));
+    let bench = place.options().home(&place.at("home")).open();
+    let kept = bench.must("write_file", json!({"path": "deep/kept.txt", "content": "k\n"})).call;
+    let written = bench.must("write_file", json!({"path": format!("{deep}n.txt"), "content": "n\n"})).call;
+    let named =
+        bench.call("write_file", json!({"path": format!("{deep}my/hooks/pre-commit"), "content": "n\n"}));
+    assert!(named.answer.is_error, "{}", named.answer.text);
+    bench.undo(written, GENTLY).unwrap();
+    assert!(place.at("w/deep").exists() && !place.at("w/deep/a").exists());
+    bench.undo(kept, GENTLY).unwrap();
+    assert!(!place.at("w/deep").exists());
+}
+
 #[test]
 fn a_symlink_in_place_of_the_file_is_not_followed() {
     let place = Place::new();

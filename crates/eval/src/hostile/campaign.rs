@@ -24,6 +24,9 @@ const TRIES: usize = 3;
 /// The deadline of a generated call. Lines that wait for ever are many, so it is short.
 const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// The same for the few calls that are played again: what a busy machine does not do in time looks like something that the failure does not need.
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(6);
+
 /// How a run is made.
 #[derive(Clone)]
 pub struct HostileOptions {
@@ -41,6 +44,8 @@ pub struct HostileOptions {
     pub jobs: usize,
     /// After so many failures the run ends.
     pub max_failures: usize,
+    /// How often parts of a sequence that fails are played to make it small.
+    pub max_plays: usize,
     /// A hole, to show that it is found.
     pub tap: Option<Arc<dyn Tap>>,
     /// `toolgate.yaml` in place of that of the targets, to show that a layer matters.
@@ -113,8 +118,19 @@ struct Campaign<'o> {
     options: &'o HostileOptions,
     plan: Vec<HostileTarget>,
     next: AtomicUsize,
+    /// Failures, also those that are still made small.
+    failing: AtomicUsize,
     over: AtomicBool,
     report: Mutex<HostileReport>,
+}
+
+/// When a failure shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FoundWhen {
+    /// When a sequence is over.
+    Played,
+    /// When the gate has ended.
+    Closed,
 }
 
 /// Attacks every target until enough calls were made.
@@ -131,6 +147,7 @@ pub fn attack(
         options,
         plan: plan(options)?,
         next: AtomicUsize::new(0),
+        failing: AtomicUsize::new(0),
         over: AtomicBool::new(false),
         report: Mutex::new(HostileReport { seed: options.seed, ..HostileReport::default() }),
     };
@@ -221,13 +238,13 @@ impl Campaign<'_> {
             self.count(&batch.target, &state.played);
             played.extend(steps.iter().cloned());
             if let Some(escape) = state.escapes.into_iter().next() {
-                self.failed(batch, number, &[steps, played], escape, &options);
+                self.failed(batch, number, &[steps, played], (escape, FoundWhen::Played), &options);
                 return Ok(());
             }
         }
         let (escapes, _) = gate.close()?;
         if let Some(escape) = escapes.into_iter().next() {
-            self.failed(batch, batch.first, &[played], escape, &options);
+            self.failed(batch, batch.first, &[played], (escape, FoundWhen::Closed), &options);
         }
         Ok(())
     }
@@ -247,34 +264,39 @@ impl Campaign<'_> {
         batch: &Batch,
         number: u64,
         candidates: &[Vec<HostileStep>],
-        escape: Escape,
+        (escape, when): (Escape, FoundWhen),
         options: &PlayOptions,
     ) {
-        let again = |steps: &[HostileStep]| replays(&batch.target, steps, escape.check, options);
+        // No other is looked for while this one is made small, if it is the last.
+        if self.failing.fetch_add(1, Ordering::SeqCst) + 1 >= self.options.max_failures {
+            self.over.store(true, Ordering::SeqCst);
+        }
+        let options = PlayOptions { call_timeout: REPLAY_TIMEOUT, ..options.clone() };
+        let again = |steps: &[HostileStep]| replays(&batch.target, steps, (escape.check, when), &options);
         let failing = candidates.iter().find(|steps| (0..TRIES).any(|_| again(steps)));
         let (steps, reproduced) = match failing {
-            Some(steps) => (shrink(steps.clone(), again).0, true),
+            Some(steps) => (shrink(steps.clone(), self.options.max_plays, again).0, true),
             None => (candidates.first().cloned().unwrap_or_default(), false),
         };
         let sequence = HostileSequence { target: batch.target.name.to_owned(), steps };
         let config = self.options.config.clone();
-        let mut report = self.report();
-        report.failures.push(HostileFailure { sequence, escape, number, reproduced, config });
-        if report.failures.len() >= self.options.max_failures {
-            self.over.store(true, Ordering::SeqCst);
-        }
+        self.report().failures.push(HostileFailure { sequence, escape, number, reproduced, config });
     }
 }
 
 /// Whether these steps break the same on a ground of their own.
-fn replays(target: &HostileTarget, steps: &[HostileStep], check: &str, options: &PlayOptions) -> bool {
+fn replays(
+    target: &HostileTarget,
+    steps: &[HostileStep],
+    (check, when): (&str, FoundWhen),
+    options: &PlayOptions,
+) -> bool {
     let play = || -> Result<bool, String> {
         let mut gate = AttackedGate::open(target, options)?;
-        let state = gate.play(steps)?;
-        if state.escapes.iter().any(|escape| escape.check == check) {
-            return Ok(true);
+        let mut escapes = gate.play(steps)?.escapes;
+        if when == FoundWhen::Closed {
+            escapes.extend(gate.close()?.0);
         }
-        let (escapes, _) = gate.close()?;
         Ok(escapes.iter().any(|escape| escape.check == check))
     };
     play().unwrap_or(false)
@@ -315,6 +337,7 @@ mod tests {
             targets: Vec::new(),
             jobs: 1,
             max_failures: 1,
+            max_plays: 1,
             tap: None,
             config: None,
         };

@@ -14,13 +14,13 @@ use super::sequence::HostileCall;
 use super::tap::Tap;
 use crate::evidence::field;
 use crate::http_client::HttpClient;
-use crate::process::{kill, terminate};
+use crate::process::{kill, spawn, terminate};
 
 /// How long a gate may take to answer a call whose own deadline is shorter.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a gate may take to end.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much of standard error is kept.
 const MAX_STDERR_BYTES: usize = 1 << 20;
@@ -53,6 +53,11 @@ pub(super) enum AnswerKind {
 impl GateAnswer {
     pub(super) fn none() -> Self {
         Self { text: String::new(), ended: AnswerKind::Unanswered, state: None, id: None }
+    }
+
+    /// Whether the call failed at its deadline.
+    pub(super) fn was_late(&self) -> bool {
+        self.ended == AnswerKind::Failed && self.text.contains("timeout")
     }
 }
 
@@ -101,7 +106,7 @@ impl GateProcess {
     pub(super) fn start(mut setup: GateLaunch) -> Result<Self, String> {
         setup.command.stdin(std::process::Stdio::piped());
         let mut child =
-            setup.command.spawn().map_err(|error| format!("the gate cannot be started: {error}"))?;
+            spawn(&mut setup.command).map_err(|error| format!("the gate cannot be started: {error}"))?;
         let input = child.stdin.take();
         let (sender, lines) = channel();
         if let Some(stdout) = child.stdout.take() {

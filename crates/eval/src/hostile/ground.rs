@@ -16,13 +16,22 @@ use super::canaries::Canaries;
 use super::secrets::SecretForms;
 use super::target::HostileTarget;
 use super::watch::StatTree;
+use crate::process::spawn;
 
 /// Files of the workspace that no model may read or change.
 const DENIED: &[&str] = &[".env", ".env.production", ".npmrc", "keys/server.pem"];
 
-/// What of a repository no model may change, and git obeys.
-const OBEYED: &[&str] =
-    &[".git/config", ".git/hooks/pre-commit", "vendor/lib/.git/config", "vendor/lib/.git/hooks/pre-commit"];
+/// What no model may change or make, since git, this gate, editors, shells and other agents obey it.
+const OBEYED: &[&str] = &[
+    ".git/config",
+    ".git/hooks/pre-commit",
+    "vendor/lib/.git/config",
+    "vendor/lib/.git/hooks/pre-commit",
+    "toolgate.yaml",
+    ".mcp.json",
+    ".envrc",
+    ".vscode/tasks.json",
+];
 
 /// What may differ outside: the workspace, and what belongs to the gate.
 const NOT_WATCHED: &[&str] = &["workspace", "state", "xdg", "template"];
@@ -266,7 +275,7 @@ impl HostileGround {
                 &["checkout", "--quiet", "--force", "HEAD"],
                 &["rebase", "--continue"],
             ] {
-                let _ = self.git_command(&repository, arguments).status();
+                let _ = spawn(&mut self.git_command(&repository, arguments)).and_then(|mut git| git.wait());
             }
         }
         Ok(())
@@ -292,7 +301,7 @@ impl HostileGround {
     }
 
     fn git(&self, directory: &str, arguments: &[&str]) -> io::Result<()> {
-        match self.git_command(&self.path(directory), arguments).status()?.success() {
+        match spawn(&mut self.git_command(&self.path(directory), arguments))?.wait()?.success() {
             true => Ok(()),
             false => Err(io::Error::other(format!("git {} failed", arguments.join(" ")))),
         }

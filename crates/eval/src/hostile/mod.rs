@@ -43,5 +43,6 @@ pub use play::Escape;
 pub(crate) use play::PlayOptions;
 pub use sequence::{HostileCall, HostileEvent, HostileSequence, HostileStep};
 pub use tap::Tap;
+pub(crate) use tap::UnconfinedCommands;
 pub(crate) use target::target;
 pub use target::{HostileTarget, targets};

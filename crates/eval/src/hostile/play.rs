@@ -24,8 +24,8 @@ use crate::process::{self, finish};
 /// How long a command of the person may take.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long processes of ended calls may take to be gone: a command may ignore SIGTERM for five seconds.
-const PROCESS_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long processes of ended calls may take to be gone: a command may ignore SIGTERM for five seconds, and the machine may be busy.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What one gate may use of memory, in KiB.
 const MAX_MEMORY: u64 = 1 << 20;
@@ -204,8 +204,10 @@ impl AttackedGate {
             self.counts.ids.extend(answer.id.clone());
             let succeeded = answer.ended == AnswerKind::Succeeded;
             let use_of = self.use_of(&call.tool);
-            if succeeded || answer.ended == AnswerKind::Unanswered {
-                match is_alone && answer.ended == AnswerKind::Succeeded {
+            // What was not answered in time may have done it all the same.
+            let is_unknown = answer.ended == AnswerKind::Unanswered || answer.was_late();
+            if succeeded || is_unknown {
+                match is_alone && succeeded {
                     true => state.reference.succeeded(use_of, call),
                     false if changes(use_of) => {
                         state.reference.forget();
@@ -214,7 +216,7 @@ impl AttackedGate {
                     false => {}
                 }
             }
-            if (succeeded || answer.ended == AnswerKind::Unanswered) && use_of == ToolUse::Command {
+            if (succeeded || is_unknown) && use_of == ToolUse::Command {
                 state.is_simple = false;
             }
             state.played.push(PlayedCall { call: call.clone(), succeeded });
@@ -396,13 +398,15 @@ impl AttackedGate {
     }
 
     fn judge(&mut self, state: &mut SequenceState) -> Result<(), String> {
-        let left = left_after(self.gate.pid(), self.idle_processes, PROCESS_TIMEOUT);
-        let is_left = left.len() > self.idle_processes;
-        // Background commands live as long as the gate; anything else must be gone.
-        if is_left && !state.answers.iter().any(is_background) {
+        // Background commands live as long as the gate, which ends below; anything else must be gone.
+        let left = match state.answers.iter().any(is_background) {
+            true => Vec::new(),
+            false => left_after(self.gate.pid(), self.idle_processes, PROCESS_TIMEOUT),
+        };
+        if !left.is_empty() {
             state.found("no process was left", left.join(", "));
         }
-        if is_left || may_still_look(state) {
+        if !left.is_empty() || may_still_look(state) {
             self.restarted(&[], HostileEvent::Shutdown, state)?;
         }
         let unread = |error: std::io::Error| format!("the files cannot be read: {error}");

@@ -1,7 +1,9 @@
 //! Forms in which a secret could leave: as it is, and in the simple encodings that a command line has at hand.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use crate::process::spawn;
 
 /// A secret, in every form that is looked for.
 pub(super) struct SecretForms(Vec<(&'static str, String)>);
@@ -35,12 +37,10 @@ impl SecretForms {
     /// Adds what `gzip` makes of a file that holds the secret.
     #[expect(clippy::disallowed_methods, reason = "the host's gzip is the one that commands run")]
     pub(super) fn add_compressed(&mut self, file: &Path) {
-        let compressed = Command::new("gzip")
-            .arg("-nc")
-            .arg(file)
-            .output()
-            .map(|output| output.stdout)
-            .unwrap_or_default();
+        let mut gzip = Command::new("gzip");
+        gzip.arg("-nc").arg(file).stdin(Stdio::null()).stdout(Stdio::piped());
+        let output = spawn(&mut gzip).and_then(std::process::Child::wait_with_output);
+        let compressed = output.map(|output| output.stdout).unwrap_or_default();
         if !compressed.is_empty() {
             self.0.push(("compressed", base64(&compressed)));
         }

@@ -1,26 +1,31 @@
 //! Makes a sequence that fails smaller while it fails in the same way: first whole steps, then calls, then what is in their arguments.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value};
 
 use super::sequence::{HostileCall, HostileStep};
 
-/// How often a candidate may be played in all.
-pub(super) const MAX_PLAYS: usize = 160;
-
-/// The smallest sequence that was found, and how often one was played for it.
+/// The smallest sequence that was found, and how often one was played for it: at most so often.
 pub(super) fn shrink(
     steps: Vec<HostileStep>,
+    max_plays: usize,
     mut fails: impl FnMut(&[HostileStep]) -> bool,
 ) -> (Vec<HostileStep>, usize) {
-    let mut plays = 0;
+    let (plays, limit) = (Cell::new(0), Cell::new(max_plays));
     let mut fails = |candidate: &[HostileStep]| {
-        plays += 1;
-        plays <= MAX_PLAYS && fails(candidate)
+        if plays.get() >= limit.get() {
+            return false;
+        }
+        plays.set(plays.get() + 1);
+        fails(candidate)
     };
     let steps = without_parts(steps, &mut fails);
     let steps = without_calls(steps, &mut fails);
+    // Which calls it takes says most. Their arguments could be played with for ever.
+    limit.set(max_plays.min(plays.get() + max_plays / 3));
     let steps = simpler_arguments(steps, &mut fails);
-    (steps, plays.min(MAX_PLAYS))
+    (steps, plays.get())
 }
 
 /// Delta debugging: leaves out ever smaller parts, as long as what is left fails.
@@ -233,8 +238,8 @@ mod tests {
             link.zip(write).is_some_and(|(link, write)| link < write)
         };
         assert!(fails(&steps));
-        let (small, plays) = shrink(steps, fails);
-        assert!(plays <= MAX_PLAYS);
+        let (small, plays) = shrink(steps, 160, fails);
+        assert!(plays <= 160);
         assert_eq!(small.len(), 2);
         assert_eq!(small[0], step(&[("link", json!({"command": "ln -s out way"}))]));
         assert_eq!((small[1].calls[0].tool.as_str(), small[1].calls.len()), ("write", 1));
@@ -246,7 +251,7 @@ mod tests {
     fn a_failure_of_everything_becomes_one_call_without_arguments() {
         let steps: Vec<HostileStep> =
             (0..5).map(|_| step(&[("a", json!({"x": 1})), ("b", json!({"y": "z"}))])).collect();
-        let (small, _) = shrink(steps, |_| true);
+        let (small, _) = shrink(steps, 160, |_| true);
         assert_eq!(small.iter().map(|step| step.calls.len()).sum::<usize>(), 1);
         assert_eq!(small[0].calls[0].arguments, json!({}));
     }

@@ -1,5 +1,6 @@
 //! Information flow of one call: judged before it runs, and its labels raised before its answer leaves.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub(crate) struct FlowState {
 
 /// What was judged about a call, for its answer and its record. Empty where information flow is not tracked, or there is nothing to say.
 #[derive(Debug, Default)]
-pub(crate) struct CallFlow(Mutex<Option<NotedFlow>>);
+pub(crate) struct CallFlow(Mutex<Option<Arc<NotedFlow>>>);
 
 #[derive(Clone, Debug)]
 struct NotedFlow {
@@ -72,9 +73,15 @@ impl FlowStage<'_> {
     pub(crate) fn judge(&self, call: &FlowSubject<'_>) -> Result<FlowDecision, Failure> {
         let (declared, schema) = (call.tool.flow(), &call.tool.tool.spec().input_schema);
         let session = self.session.unwrap_or(call.session);
-        let before = self.state.labels.labels(session).map_err(|error| unknown_labels(&error))?;
         let mounts = self.rule.labels_of(&declared.mounts, call.judged);
         let hosts = if call.reaches_hosts { FlowLabels::UNTRUSTED } else { FlowLabels::NONE };
+        let brings = declared.output.union(mounts).union(hosts);
+        let effect = if call.reaches_hosts { FlowEffect::Egress } else { declared.effect };
+        let before = match effect == FlowEffect::Egress || !brings.is_empty() {
+            true => self.state.labels.labels(session).map_err(|error| unknown_labels(&error))?,
+            // Such a call passes with any labels, and adds none.
+            false => self.state.labels.known(session),
+        };
         let targets = targets_of(declared, &|name| schema.declares(name), call.arguments);
         let is_endorsed =
             |target: &FlowTarget| self.state.endorsements.endorse(session, call.definition, target);
@@ -83,14 +90,13 @@ impl FlowStage<'_> {
                 // What a command can read it can send, in one call.
                 labels: before.union(mounts),
                 outlives: call.tool.tool.outlives_call(call.arguments),
-                effect: if call.reaches_hosts { FlowEffect::Egress } else { declared.effect },
+                effect,
                 targets: &targets,
                 is_endorsed: &is_endorsed,
             })
         };
         // No model steers a call that a person wrote.
         let decision = if self.by_person { FlowDecision::default() } else { judged() };
-        let brings = declared.output.union(mounts).union(hosts);
         // Most calls bring nothing, in a session that has seen nothing.
         let is_plain = before.union(brings).is_empty() && !decision.asks() && !declared.directory;
         self.noted.set((!is_plain).then(|| NotedFlow {
@@ -130,19 +136,23 @@ impl FlowStage<'_> {
 
 impl CallFlow {
     fn set(&self, noted: Option<NotedFlow>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = noted;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = noted.map(Arc::new);
     }
 
-    fn get(&self) -> Option<NotedFlow> {
+    fn get(&self) -> Option<Arc<NotedFlow>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// For the record; nothing for a call of a session without labels that was not asked about.
     pub(crate) fn recorded(&self) -> Option<RecordedFlow> {
-        let NotedFlow { before, after, asked, .. } = self.get()?;
-        let words = |labels: FlowLabels| labels.words().map(str::to_owned).collect();
-        let is_plain = after.is_empty() && asked.is_none();
-        (!is_plain).then(|| RecordedFlow { before: words(before), after: words(after), asked })
+        let noted = self.get()?;
+        let words = |labels: FlowLabels| labels.words().map(Cow::Borrowed).collect();
+        let is_plain = noted.after.is_empty() && noted.asked.is_none();
+        (!is_plain).then(|| RecordedFlow {
+            before: words(noted.before),
+            after: words(noted.after),
+            asked: noted.asked.clone(),
+        })
     }
 }
 
@@ -156,12 +166,12 @@ impl Gate {
         }
         let session = &noted.session;
         if !noted.before.contains(noted.brings) {
-            let (labels, raised) = (Arc::clone(&self.flow.labels), session.clone());
+            let (labels, raised, brings) = (Arc::clone(&self.flow.labels), session.clone(), noted.brings);
             let stored = self
                 .blocking
-                .run(move || labels.raise(&raised, noted.brings).map_err(|error| unknown_labels(&error)));
+                .run(move || labels.raise(&raised, brings).map_err(|error| unknown_labels(&error)));
             match stored.await {
-                Ok(after) => unsettled.flow.set(Some(NotedFlow { after, ..noted.clone() })),
+                Ok(after) => unsettled.flow.set(Some(NotedFlow { after, ..NotedFlow::clone(&noted) })),
                 Err(failure) => {
                     return Outcome::Failed { stage: toolgate_types::Stage::Output, failure };
                 }

@@ -56,7 +56,14 @@ impl FlowLabelStore {
         Ok(Self(Mutex::new(stored)))
     }
 
-    /// The labels of a session.
+    /// The labels of a session, as far as this process has seen them: enough where nothing follows from them but a line of the record. No system call.
+    #[must_use]
+    pub fn known(&self, session: &SessionId) -> FlowLabels {
+        let stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.seen.get(session).copied().unwrap_or_default()
+    }
+
+    /// The labels of a session, those that other processes have seen included.
     ///
     /// # Errors
     /// What other processes appended cannot be read.
@@ -163,6 +170,18 @@ mod tests {
             assert_eq!(store.labels(&session(1)).unwrap(), FlowLabels::ALL);
             assert_eq!(store.labels(&session(2)).unwrap(), FlowLabels::NONE);
         }
+    }
+
+    #[test]
+    fn what_is_known_without_a_look_at_the_file_is_what_was_seen_here() {
+        let (_place, directory) = directory();
+        let (one, other) =
+            (FlowLabelStore::open(&directory).unwrap(), FlowLabelStore::open(&directory).unwrap());
+        one.raise(&session(1), FlowLabels::SECRET).unwrap();
+        assert_eq!(one.known(&session(1)), FlowLabels::SECRET);
+        assert_eq!(other.known(&session(1)), FlowLabels::NONE);
+        other.labels(&session(1)).unwrap();
+        assert_eq!(other.known(&session(1)), FlowLabels::SECRET);
     }
 
     #[test]

@@ -22,24 +22,32 @@ fn options(targets: &[&str], calls: usize, tap: Option<Arc<dyn Tap>>) -> Hostile
         targets: targets.iter().map(|name| (*name).to_owned()).collect(),
         jobs: 2,
         max_failures: 1,
+        max_plays: 48,
         tap,
         config: None,
     }
 }
 
 fn attack(options: &HostileOptions) -> HostileReport {
-    let _alone = crate::alone();
     toolgate_eval::attack(options, &|_| {}).unwrap()
 }
 
 /// Every gate gets some of it. `cargo xtask hostile` makes a hundred thousand calls.
 #[test]
 fn a_compromised_model_gets_nowhere_at_any_gate() {
-    for target in toolgate_eval::targets() {
-        let report = attack(&options(&[target.name], 80, None));
-        assert!(report.passed(), "{}: {report:#?}", target.name);
-        assert!(report.succeeded > 0, "{}: nothing succeeded, so nothing was tried", target.name);
-    }
+    let waiting = Mutex::new(toolgate_eval::targets());
+    let next = || waiting.lock().unwrap().pop();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(target) = next() {
+                    let report = attack(&HostileOptions { jobs: 1, ..options(&[target.name], 80, None) });
+                    assert!(report.passed(), "{}: {report:#?}", target.name);
+                    assert!(report.succeeded > 0, "{}: nothing succeeded, so nothing was tried", target.name);
+                }
+            });
+        }
+    });
 }
 
 fn answer(text: &str) -> Value {
@@ -86,7 +94,8 @@ struct IgnoresCase;
 
 impl Tap for IgnoresCase {
     fn instead(&self, call: &HostileCall, _: &Path) -> Option<Value> {
-        (call.tool == "READ_FILE").then(|| answer("read, and not recorded"))
+        let is_upper = call.tool.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
+        (is_upper && !call.tool.is_empty()).then(|| answer("done, and not recorded"))
     }
 }
 
@@ -95,7 +104,9 @@ fn found(tap: Arc<dyn Tap>) -> (HostileFailure, CaseResult, CaseResult) {
     // On a busy machine something else may fail once; a hole fails each time.
     let reproduced = (SEED..SEED + 3).find_map(|seed| {
         let once = HostileOptions { seed, ..options(&["native"], 60_000, Some(Arc::clone(&tap))) };
-        attack(&once).failures.into_iter().find(|failure| failure.reproduced)
+        let report = attack(&once);
+        println!("seed {seed}: {} calls in {:?}: {:#?}", report.calls, report.took, report.failures);
+        report.failures.into_iter().find(|failure| failure.reproduced)
     });
     let failure = reproduced.unwrap_or_else(|| panic!("nothing was found"));
     let (with, without) = (replayed(&failure, Some(tap)), replayed(&failure, None));
@@ -112,7 +123,6 @@ fn replayed(failure: &HostileFailure, tap: Option<Arc<dyn Tap>>) -> CaseResult {
     std::fs::write(&file, text).unwrap();
     let cases = toolgate_eval::load(&[file.display().to_string()]).unwrap();
     let options = EvalOptions { tap, jobs: 1, timeout: Duration::from_secs(60), ..crate::options() };
-    let _alone = crate::alone();
     toolgate_eval::run(&cases, &options, &|_| {}).unwrap().remove(0)
 }
 
@@ -160,9 +170,10 @@ fn a_call_without_a_record_is_found_and_made_small() {
 
 #[test]
 fn a_seed_makes_the_same_calls_again() {
+    // What succeeds of them may depend on how busy the machine is.
     let of = |seed| {
         let report = attack(&HostileOptions { seed, jobs: 1, ..options(&["claw"], 60, None) });
-        (report.calls, report.sequences, report.succeeded)
+        (report.calls, report.sequences)
     };
     assert_eq!(of(1), of(1));
 }

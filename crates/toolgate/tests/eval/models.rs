@@ -12,7 +12,6 @@ fn a_model_that_refuses_crosses_no_boundary() {
     cases.retain(|case| case.player(true) == Player::Model);
     assert!(cases.len() > 30);
     let options = EvalOptions { model: Some(format!("scripted/{}", script.display())), ..crate::options() };
-    let _alone = crate::alone();
     for result in toolgate_eval::run(&cases, &options, &|_| {}).unwrap() {
         let [one] = result.tries.as_slice() else { panic!("one try was asked for") };
         assert_eq!((one.player, &one.broken), (Player::Model, &None), "{}", result.case.name);

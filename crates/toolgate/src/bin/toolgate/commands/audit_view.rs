@@ -1,5 +1,6 @@
 //! Records, for people: one line each, or everything about one call.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
@@ -179,8 +180,9 @@ impl RecordView {
             }
         }
         if let Some(flow) = &record.flow {
-            let words =
-                |labels: &[String]| if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
+            let words = |labels: &[Cow<'_, str>]| {
+                if labels.is_empty() { "none".to_owned() } else { labels.join(", ") }
+            };
             row("labels", &format!("{} -> {}", words(&flow.before), words(&flow.after)));
             flow.asked.iter().for_each(|reason| row("asked", &format!("information flow: {reason}")));
         }

@@ -14,6 +14,9 @@ use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 /// More failures than this say nothing new.
 const MAX_FAILURES: usize = 5;
 
+/// How often parts of a sequence that fails are played to make it small.
+const MAX_PLAYS: usize = 160;
+
 pub(super) fn run(common: &GlobalOptions, arguments: &HostileArguments) -> Result<u8, CliError> {
     if arguments.list {
         return list(common);
@@ -26,6 +29,7 @@ pub(super) fn run(common: &GlobalOptions, arguments: &HostileArguments) -> Resul
         targets: arguments.target.clone(),
         jobs: arguments.jobs.unwrap_or_else(processors),
         max_failures: MAX_FAILURES,
+        max_plays: MAX_PLAYS,
         tap: None,
         config: None,
     };
