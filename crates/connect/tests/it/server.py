@@ -203,6 +203,8 @@ def call(identity, params):
 
 
 DEAF = False
+STATELESS = ("newer", "late", "locked")
+HELD_DISCOVER = []
 
 
 def respond(message):
@@ -212,14 +214,24 @@ def respond(message):
         if waiting:
             waiting[1] = message.get("result", message.get("error"))
             waiting[0].set()
-    elif method == "server/discover" and MODE in ("newer", "late"):
+    elif method == "server/discover" and MODE == "locked" and not HELD_DISCOVER:
+        # Serves this protocol from here on, and answers once `initialize` was refused.
+        HELD_DISCOVER.append(message)
+    elif method == "server/discover" and MODE in STATELESS:
         send({"id": identity, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}})
     elif method == "server/discover" and MODE == "fragile":
         os._exit(4)
     elif method == "server/discover" and MODE == "silent":
         pass
-    elif method == "initialize" and MODE in ("newer", "late"):
+    elif method == "initialize" and MODE == "locked":
+        note("initialized", "refused")
+        send({"id": identity, "error": {"code": -32600, "message": "connection is serving the 2026-07-28 protocol"}})
+        for held in HELD_DISCOVER:
+            respond(held)
+    elif method == "initialize" and MODE in STATELESS:
         send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
+    elif method == "notifications/initialized" and MODE in STATELESS:
+        note("initialized", "in vain")
     elif method == "initialize":
         if MODE == "mute":
             return
@@ -234,7 +246,7 @@ def respond(message):
         if MODE == "pages":
             send({"id": identity, "result": {"tools": [], "nextCursor": "again"}})
         else:
-            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in ("newer", "late") else {"tools": tools()}})
+            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in STATELESS else {"tools": tools()}})
     elif method == "tools/call":
         # After the response of `deaf` nothing is read any more.
         if params.get("name") in ("echo", "deaf"):

@@ -30,10 +30,12 @@ async fn tools_appear_and_answer_in_both_eras() {
         ("fragile", "2025-11-25", NEVER, 1),
         ("greeting", "2025-11-25", NEVER, 0),
         ("silent", "2025-11-25", soon, 0),
-        ("late", "2026-07-28", soon, 1),
+        ("late", "2026-07-28", soon, 0),
+        ("locked", "2026-07-28", soon, 0),
     ] {
         let folder = Arc::new(TempDir::new().unwrap());
-        let settings = server("fix", process(mode, Some(&notes(&folder))));
+        let written = notes(&folder);
+        let settings = server("fix", process(mode, Some(&written)));
         let setting = BridgeFixture::caring(
             folder,
             vec![settings],
@@ -49,6 +51,8 @@ async fn tools_appear_and_answer_in_both_eras() {
         let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
         assert_eq!(output.structured, json!({"sum": 5}), "{mode}");
         setting.bridge.close().await;
+        let initialized = std::fs::read_to_string(written.join("initialized")).unwrap_or_default();
+        assert!(!initialized.contains("in vain"), "{mode}: `notifications/initialized` without a session");
     }
 }
 
