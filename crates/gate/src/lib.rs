@@ -70,7 +70,7 @@ pub use journal::{
 };
 pub use judged_paths::{CallPath, JudgedPaths};
 pub use rate_limits::RateRule;
-pub use registry::{AbsentTool, AbsentTools, Registry};
+pub use registry::{AbsentTool, AbsentTools, FailedServer, Registry};
 pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
