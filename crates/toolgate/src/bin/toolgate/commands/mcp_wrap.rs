@@ -20,6 +20,7 @@ use super::mcp_adopt::{install_packages, propose_browser, propose_mounts, write_
 use super::mcp_file::{ClientFile, confirm_change};
 use super::mcp_import::{is_this_program, notes, parse_servers, remove_declared};
 use super::mcp_list::ready_servers;
+use super::mcp_programs::{in_project_of, name_programs, propose_reads, shown_toolchains, workspace};
 use super::mcp_server_entry::{STARTED_IN_PROJECT, gate_arguments};
 use super::print;
 use crate::arguments::{GlobalOptions, InstallScope, McpUnwrap, McpWrap};
@@ -45,7 +46,9 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
     let plain = resolve_settings(&without_config(common), Trust::Guided)?;
     let file = ClientFile::read(&plain, install, facts)?;
     let text = file.text().map_err(CliError::usage)?.to_owned();
-    let mut imported = parse_servers(&file.path, &text)?;
+    let (imported_text, about_project) = in_project_of(common, &surroundings, &file.path, text.clone());
+    let mut imported = parse_servers(&file.path, &imported_text)?;
+    imported.notes.extend(about_project);
     imported.leave_out_gate(is_this_program);
     let config = config_file(common, &surroundings, facts, install.scope)?;
     let behind = GlobalOptions { config: Some(config.clone()), no_config: false, ..common.clone() };
@@ -60,9 +63,15 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
     }
     let about_browsers = propose_browser(&mut imported);
     imported.notes.extend(about_browsers);
+    let toolchains = shown_toolchains(&surroundings, loaded.as_ref());
+    let about_programs = name_programs(&mut imported, &surroundings, &toolchains);
+    imported.notes.extend(about_programs);
     let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
-    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), &wanted.rw);
+    let workspace = workspace(common, &surroundings, loaded.as_ref());
+    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), &wanted.rw, &workspace);
     imported.notes.extend(about_mounts);
+    let about_reads = propose_reads(&mut imported, &surroundings, loaded.as_ref(), &workspace, &toolchains);
+    imported.notes.extend(about_reads);
     notes(&imported).iter().for_each(|note| warn(&escape_line(note)));
     for LeftOut { name, reason } in &imported.left_out {
         warn(&escape_line(&format!("`{name}` stays in the client: {reason}")));
