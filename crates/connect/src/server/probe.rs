@@ -58,7 +58,7 @@ enum ProbeState {
     /// Sent, with the end of its timeout if there is one.
     Pending(RequestId, Option<Instant>),
     /// Its timeout has elapsed, or `initialize` followed.
-    Late(LateProbe),
+    Late(Box<LateProbe>),
 }
 
 /// A probe whose timeout has elapsed.
@@ -164,7 +164,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ProbeTransport<T> {
             {
                 // The library has a timeout of its own.
                 if let ProbeState::Pending(discover, _) = state {
-                    *state = ProbeState::Late(LateProbe::new(discover.clone()));
+                    *state = ProbeState::Late(Box::new(LateProbe::new(discover.clone())));
                 }
                 if let ProbeState::Late(late) = state {
                     late.initialize = Some(sent.id.clone());
@@ -212,7 +212,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ProbeTransport<T> {
                         silence.elapsed.store(true, Ordering::Relaxed);
                     }
                     let id = id.clone();
-                    self.state = ProbeState::Late(LateProbe::new(id.clone()));
+                    self.state = ProbeState::Late(Box::new(LateProbe::new(id.clone())));
                     let refusal = ErrorData::method_not_found::<rmcp::model::DiscoverRequestMethod>();
                     return Some(RxJsonRpcMessage::<RoleClient>::error(refusal, Some(id)));
                 }

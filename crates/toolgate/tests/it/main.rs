@@ -30,6 +30,7 @@ mod mcp_servers;
 mod mcp_surfaces;
 mod mcp_packages;
 mod mcp_programs;
+mod mcp_roots;
 mod mcp_registries;
 mod hostile_packages;
 mod mcp_containers;

@@ -145,3 +145,38 @@ fn the_open_directory_of_a_clients_file_is_that_of_its_own_project() {
     let expected = format!("is the workspace of the gate, which is `{}` from here", person.text("elsewhere"));
     assert!(said.contains(&expected), "{said}");
 }
+
+/// The entry in a project's file is for all who open it, so it names no path of one person, and each person agrees to the configuration.
+#[test]
+fn a_project_is_wrapped_for_all_who_open_it() {
+    let person = Person::new();
+    person.write("home/.keep", "");
+    person.write("server/where.py", SERVER);
+    let before =
+        json!({"mcpServers": {"where": {"command": "python3", "args": [person.text("server/where.py")]}}});
+    let before = before.to_string();
+    person.write("project/.mcp.json", &before);
+    let wrap = ["mcp", "wrap", "--client", "claude-code", "--scope", "project", "--yes"];
+    let (code, said) = person.run("project", &wrap);
+    assert_eq!(code, 0, "{said}");
+    let entry: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(person.path("project/.mcp.json")).unwrap()).unwrap();
+    let expected = json!({"toolgate": {"type": "stdio", "command": "toolgate", "args": ["mcp"]}});
+    assert_eq!(entry["mcpServers"], expected);
+    let (code, said) = person.run("project", &["call", "where__where", "{}"]);
+    assert_eq!(code, 0, "{said}");
+    // Wrapped by another person, who did not agree to the configuration: nothing of it is obeyed, and nothing is written.
+    std::fs::rename(person.path("home"), person.path("home of another")).unwrap();
+    person.write("home/.keep", "");
+    person.write("project/.mcp.json", &before);
+    let (code, said) = person.run("project", &wrap);
+    assert_eq!(code, 2, "{said}");
+    assert_eq!(std::fs::read_to_string(person.path("project/.mcp.json")).unwrap(), before);
+    // Put back byte for byte.
+    std::fs::remove_dir_all(person.path("home")).unwrap();
+    std::fs::rename(person.path("home of another"), person.path("home")).unwrap();
+    let (code, said) =
+        person.run("project", &["mcp", "unwrap", "--client", "claude-code", "--scope", "project", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(std::fs::read_to_string(person.path("project/.mcp.json")).unwrap(), before);
+}

@@ -268,9 +268,14 @@ pub(super) fn agree(
     file: &Path,
     written: Sha256,
 ) -> Result<(), CliError> {
-    if let ConfigOrigin::Named(_) = loaded.origin {
-        return Ok(());
+    match loaded.origin {
+        ConfigOrigin::Named(_) => Ok(()),
+        _ => agree_to(surroundings, file, written),
     }
+}
+
+/// Agrees to a file that was just written, as it was written.
+pub(super) fn agree_to(surroundings: &HostEnvironment, file: &Path, written: Sha256) -> Result<(), CliError> {
     let directory = file.parent().map(real_path).unwrap_or_default();
     let file = file.file_name().map(|name| directory.join(name)).unwrap_or_default();
     let candidate = ConfigCandidate::read(&file)?;
