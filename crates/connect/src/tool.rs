@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolgate_gate::{
     AbsentTool, ApprovedCall, CallContext, FailedServer, Preview, PreviewBody, Surface, Tool, ToolFuture,
-    ToolSpec,
+    ToolIcon, ToolSpec,
 };
 use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
@@ -16,6 +16,7 @@ use toolgate_types::{
 };
 
 use crate::definition::Definition;
+use crate::icon::DefinitionIcon;
 use crate::server::{CatalogueEntry, Server, UpstreamAnswer, UpstreamCall};
 use crate::settings::{ServerSettings, ToolSettings};
 use crate::surface::DefinitionKind;
@@ -163,6 +164,10 @@ impl Tool for BridgedTool {
             DefinitionKind::SubscribeResource => Surface::Subscription,
             DefinitionKind::Complete => Surface::Completion,
         }
+    }
+
+    fn icons(&self) -> Vec<ToolIcon> {
+        self.definition.icons.iter().map(DefinitionIcon::shown).collect()
     }
 
     fn leaves_the_machine(&self) -> bool {

@@ -87,6 +87,9 @@ def tools():
     ]
     for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays", "wait", "progress", "own_progress", "bigline", "heavy", "blank"]:
         listed.append(tool(name, "Misbehaves."))
+    icon = noted("icon", "")
+    if icon:
+        listed[0]["icons"] = [{"src": "https://example.com/a.png"}, {"src": icon, "sizes": ["48x48"], "theme": "dark"}]
     extra = noted("extra", "")
     if extra:
         listed.append(tool(extra, "Came later."))
@@ -260,7 +263,7 @@ def respond(message):
 
 
 def declared():
-    return (noted("description", ""), noted("extra", ""), noted("gone", ""))
+    return (noted("description", ""), noted("extra", ""), noted("gone", ""), noted("icon", ""))
 
 
 def watch(last):

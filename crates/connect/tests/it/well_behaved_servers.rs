@@ -504,6 +504,35 @@ async fn the_protocol_of_a_server_is_remembered_by_the_next_gate() {
 }
 
 #[tokio::test]
+async fn icons_are_part_of_what_was_agreed_to() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let (first, second) = ("data:image/gif;base64,R0lGODlh", "data:image/gif;base64,R0lGODdh");
+    std::fs::write(notes.join("icon"), first).unwrap();
+    let again =
+        || BridgeFixture::again(Arc::clone(&folder), vec![server("fix", process("honest", Some(&notes)))]);
+    let echo = |setting: &BridgeFixture| {
+        let tools = setting.bridge.tools();
+        tools.into_iter().find(|tool| tool.spec().name.as_str() == "fix__echo").unwrap()
+    };
+    let setting = again();
+    setting.load().await;
+    let icons = echo(&setting).icons();
+    assert_eq!(icons.len(), 1, "no address is passed on: {icons:?}");
+    assert_eq!(
+        (&*icons[0].src, icons[0].sizes.as_slice(), icons[0].theme.as_deref()),
+        (first, &["48x48".to_owned()][..], Some("dark"))
+    );
+    setting.bridge.close().await;
+    // Another icon under the same name is another tool, until it is agreed to.
+    std::fs::write(notes.join("icon"), second).unwrap();
+    let setting = again();
+    setting.load().await;
+    assert!(echo(&setting).spec().suspended.is_some());
+    setting.bridge.close().await;
+}
+
+#[tokio::test]
 async fn a_remembered_protocol_that_a_server_no_longer_speaks_is_given_up() {
     let folder = Arc::new(TempDir::new().unwrap());
     for mode in ["honest", "newer", "honest"] {

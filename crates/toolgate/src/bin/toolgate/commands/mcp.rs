@@ -196,6 +196,7 @@ impl UpstreamResources for Upstream {
             description: one.description,
             mime_type: one.mime_type,
             size: one.size,
+            icons: one.icons,
         };
         listed.map(resource).collect()
     }
