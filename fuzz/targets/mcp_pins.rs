@@ -23,6 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
             input_schema: schema,
             output_schema: None,
             annotations: None,
+            icons: Vec::new(),
         });
     }
     let Ok(pins) = PinFile::parse(bytes) else { return };

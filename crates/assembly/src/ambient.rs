@@ -377,6 +377,24 @@ pub fn is_symlink(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
+/// Where a symlink leads.
+pub fn read_link(path: &Path) -> Option<PathBuf> {
+    std::fs::read_link(path).ok()
+}
+
+/// Opens a regular file that may be executed, to be read.
+pub fn open_program(path: &Path) -> io::Result<File> {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    match found.is_file() && found.permissions().mode() & 0o111 != 0 {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no program")),
+    }
+}
+
 /// Whether a path is a directory, or a symlink to one.
 pub fn is_directory(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_dir())

@@ -20,6 +20,7 @@ pub mod config_files;
 pub mod secrets;
 pub mod callers;
 pub mod toolchains;
+pub mod program_files;
 mod lendable_directories;
 pub mod sandbox_settings;
 pub mod web_search;

@@ -4,7 +4,17 @@ use serde_json::Value;
 
 use crate::jsonc::{parse_jsonc, remove_member, set_member};
 use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
+use crate::remote_entry::RemoteEntryFormat;
 use crate::{toml, yaml};
+
+/// A gate for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateEntry {
+    /// Which the client starts.
+    Program(ServerEntry),
+    /// Which runs already, at this address, in the client's own format.
+    Address(String, RemoteEntryFormat),
+}
 
 /// A program and its arguments, which a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +23,12 @@ pub struct ServerEntry {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+}
+
+impl From<ServerEntry> for GateEntry {
+    fn from(entry: ServerEntry) -> Self {
+        Self::Program(entry)
+    }
 }
 
 /// How a client stores its servers.
@@ -55,9 +71,15 @@ impl ConfigFileFormat {
     ///
     /// # Errors
     /// Why the file cannot be edited.
-    pub fn install(self, text: &str, name: &str, entry: &ServerEntry) -> Result<InstalledEntry, String> {
+    pub fn install(self, text: &str, name: &str, entry: &GateEntry) -> Result<InstalledEntry, String> {
         match self {
-            Self::Json { section, entry: shape } => install_json(text, section, name, &shape.value(entry)),
+            Self::Json { section, entry: shape } => {
+                let value = match entry {
+                    GateEntry::Program(program) => shape.value(program),
+                    GateEntry::Address(address, format) => format.value(address),
+                };
+                install_json(text, section, name, &value)
+            }
             Self::Toml { section } => toml::install(text, section, name, entry),
             Self::Yaml { section } => yaml::install(text, section, name, entry),
         }
@@ -97,7 +119,7 @@ impl ConfigFileFormat {
     ///
     /// # Errors
     /// It cannot be written in this format.
-    pub fn snippet(self, name: &str, entry: &ServerEntry) -> Result<String, String> {
+    pub fn snippet(self, name: &str, entry: &GateEntry) -> Result<String, String> {
         self.install("", name, entry).map(|installed| installed.text)
     }
 }
@@ -137,9 +159,32 @@ mod tests {
     use crate::config_location::BaseDirectories;
     use crate::known::CLIENTS;
 
-    fn entry() -> ServerEntry {
+    fn entry() -> GateEntry {
         let words = ["mcp", "--workspace", "/home/sam/my \"project\""];
         ServerEntry { program: "/usr/bin/toolgate".to_owned(), arguments: words.map(str::to_owned).to_vec() }
+            .into()
+    }
+
+    #[test]
+    fn a_gate_with_an_address_is_written_as_each_client_has_it() {
+        let mut told = String::new();
+        for client in CLIENTS {
+            let Some(format) = client.remote else {
+                told.push_str(&format!("==== {}: none\n\n", client.title));
+                continue;
+            };
+            let gate = entry();
+            let entry = GateEntry::Address("http://127.0.0.1:8420/mcp".to_owned(), format);
+            let shown = client.file.snippet("toolgate", &entry).unwrap();
+            told.push_str(&format!("==== {}\n{shown}\n", client.title));
+            // In place of a program, and a program in place of it: nothing of the other stays.
+            let replaced = client.file.install(&shown, "toolgate", &gate).unwrap().text;
+            assert!(!replaced.contains("8420") && !replaced.contains("TOOLGATE_TOKEN"), "{replaced}");
+            let again = client.file.install(&replaced, "toolgate", &entry).unwrap().text;
+            let taken = client.file.uninstall(&again, "toolgate").unwrap().unwrap();
+            assert!(taken.is_gate_entry() && !again.contains("/usr/bin/toolgate"), "{again}");
+        }
+        insta::assert_snapshot!("addresses", told);
     }
 
     #[test]
@@ -176,8 +221,11 @@ mod tests {
     fn an_entry_is_taken_out_again_and_told_from_others() {
         for client in CLIENTS {
             let file = client.file;
-            let other =
-                file.install("", "other", &ServerEntry { program: "x".to_owned(), arguments: Vec::new() });
+            let other = file.install(
+                "",
+                "other",
+                &ServerEntry { program: "x".to_owned(), arguments: Vec::new() }.into(),
+            );
             let other = other.unwrap().text;
             assert_eq!(file.uninstall(&other, "toolgate"), Ok(None), "{client:?}");
             let both = file.install(&other, "toolgate", &entry()).unwrap().text;
@@ -210,7 +258,7 @@ mod tests {
                 assert_eq!(found[key], before[key], "{key} in {found}");
             }
             assert!(left_out.iter().all(|key| found.get(key).is_none()), "{found}");
-            assert_eq!(found["command"], entry().program);
+            assert_eq!(found["command"], "/usr/bin/toolgate");
         }
     }
 

@@ -13,6 +13,7 @@ mod yaml;
 
 // An entry for the gate.
 mod merge_entry;
+mod remote_entry;
 mod config_location;
 mod config_file;
 mod restore;
@@ -21,7 +22,7 @@ mod known;
 // The servers of a client.
 mod import;
 
-pub use config_file::{ConfigFileFormat, JsonEntryFormat, ServerEntry};
+pub use config_file::{ConfigFileFormat, GateEntry, JsonEntryFormat, ServerEntry};
 pub use config_location::{BaseDirectories, ConfigLocation};
 pub use import::{
     ImportError, Imported, ImportedMount, ImportedServer, InsertError, LeftOut, import_from, import_servers,
@@ -30,4 +31,5 @@ pub use import::{
 pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
 pub use known::{CLIENTS, McpClient};
 pub use merge_entry::{InstalledEntry, RemovedEntry};
+pub use remote_entry::{RemoteEntryFormat, TOKEN_VARIABLE, TokenReference};
 pub use restore::RestoredServers;

@@ -7,6 +7,7 @@ const REMOTE_KEYS: &[&str] = &[
     "url",
     "serverUrl",
     "httpUrl",
+    "uri",
     "headers",
     "http_headers",
     "env_http_headers",
@@ -14,6 +15,10 @@ const REMOTE_KEYS: &[&str] = &[
     "type",
     "transport",
 ];
+
+/// Keys of a program, which are invalid beside an address.
+const PROGRAM_KEYS: &[&str] =
+    &["command", "args", "cmd", "env", "envs", "environment", "cwd", "type", "env_keys", "env_vars"];
 
 /// The text of a file with the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +46,19 @@ impl RemovedEntry {
     pub fn is_gate_entry(&self) -> bool {
         let words = self.command_line();
         let program = words.first().and_then(|program| program.rsplit('/').next());
-        program == Some("toolgate") && words.contains(&"mcp")
+        (program == Some("toolgate") && words.contains(&"mcp")) || self.is_address_of_gate()
+    }
+
+    /// Whether the entry has an address, which ends as that of a gate does.
+    fn is_address_of_gate(&self) -> bool {
+        self.address().is_some_and(|address| address.ends_with("/mcp"))
+    }
+
+    /// The address of a server that the client does not start.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        let keys = ["url", "serverUrl", "httpUrl", "uri"];
+        keys.iter().find_map(|key| self.entry.get(*key)).and_then(Value::as_str)
     }
 
     /// The program and its arguments, from one list or from two keys.
@@ -55,7 +72,7 @@ impl RemovedEntry {
     /// The other keys of the entry; only their names, because the values may be secret.
     #[must_use]
     pub fn other_keys(&self) -> Vec<&str> {
-        let known = ["command", "args", "type", "enabled", "tools"];
+        let known = ["command", "args", "type", "enabled", "tools", "url", "serverUrl", "httpUrl", "uri"];
         let keys = self.entry.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
         keys.filter(|key| !known.contains(key)).collect()
     }
@@ -74,7 +91,9 @@ pub(crate) fn merge_entry(before: Option<&Value>, entry: &Value) -> MergedEntry 
     let nothing = Map::new();
     let older = before.and_then(Value::as_object).unwrap_or(&nothing);
     let others = older.iter().filter(|(key, _)| entry.get(key.as_str()).is_none());
-    let (gone, stays): (Vec<_>, Vec<_>) = others.partition(|(key, _)| REMOTE_KEYS.contains(&key.as_str()));
+    let is_program = ["command", "cmd"].iter().any(|key| entry.get(*key).is_some());
+    let of_other_kind = if is_program { REMOTE_KEYS } else { PROGRAM_KEYS };
+    let (gone, stays): (Vec<_>, Vec<_>) = others.partition(|(key, _)| of_other_kind.contains(&key.as_str()));
     let names = |members: &[(&String, &Value)]| members.iter().map(|(key, _)| (*key).clone()).collect();
     let (kept, left_out) = (names(&stays), names(&gone));
     let mut members = entry.as_object().cloned().unwrap_or_default();

@@ -79,7 +79,7 @@ fn restore_toml(text: &str, before: &str, section: &str) -> Result<RestoredServe
 mod tests {
     use super::*;
     use crate::known::CLIENTS;
-    use crate::{JsonEntryFormat, ServerEntry};
+    use crate::{GateEntry, JsonEntryFormat, ServerEntry};
 
     #[test]
     fn what_changed_in_between_stays() {
@@ -102,9 +102,11 @@ mod tests {
 
     #[test]
     fn every_format_gets_its_servers_back() {
-        let entry = |program: &str, arguments: &[&str]| ServerEntry {
-            program: program.to_owned(),
-            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+        let entry = |program: &str, arguments: &[&str]| {
+            GateEntry::from(ServerEntry {
+                program: program.to_owned(),
+                arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            })
         };
         for client in CLIENTS {
             let file = client.file;

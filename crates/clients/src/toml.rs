@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
-use crate::config_file::ServerEntry;
+use crate::config_file::GateEntry;
 use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
 
 /// The text with a table `[section.name]`.
@@ -11,13 +11,16 @@ pub(crate) fn install(
     text: &str,
     section: &str,
     name: &str,
-    entry: &ServerEntry,
+    entry: &GateEntry,
 ) -> Result<InstalledEntry, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| parse_error(text, &error))?;
     let mut expected = plain_table(document.as_table());
     let merged = merge_entry(
         expected.get(section).and_then(|servers| servers.get(name)),
-        &json!({"command": entry.program, "args": entry.arguments}),
+        &match entry {
+            GateEntry::Program(entry) => json!({"command": entry.program, "args": entry.arguments}),
+            GateEntry::Address(address, format) => format.value(address),
+        },
     );
     if merged.changes_nothing {
         return Ok(merged.installed(text.to_owned()));
@@ -27,9 +30,21 @@ pub(crate) fn install(
     let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in it"))?;
     let server = server(servers, name).ok_or_else(|| format!("`{section}.{name}` is no table in it"))?;
     merged.left_out.iter().for_each(|key| drop(server.remove(key)));
-    set(server, "command", quoted_line(&entry.program));
-    let arguments: Array = entry.arguments.iter().map(|argument| quoted_line(argument)).collect();
-    set(server, "args", arguments.into());
+    match entry {
+        GateEntry::Program(entry) => {
+            set(server, "command", quoted_line(&entry.program));
+            let arguments: Array = entry.arguments.iter().map(|argument| quoted_line(argument)).collect();
+            set(server, "args", arguments.into());
+        }
+        GateEntry::Address(address, format) => {
+            let members = format.value(address);
+            for (key, value) in members.as_object().into_iter().flatten() {
+                if let Some(text) = value.as_str() {
+                    set(server, key, quoted_line(text));
+                }
+            }
+        }
+    }
     let written = restore_line_ends(text, format!("{comments}{document}"));
     let members = expected.entry(section).or_insert_with(|| Value::Object(Map::new())).as_object_mut();
     members.into_iter().for_each(|members| drop(members.insert(name.to_owned(), merged.value.clone())));
@@ -200,12 +215,14 @@ fn plain_value(value: &toml_edit::Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_file::ServerEntry;
 
-    fn entry() -> ServerEntry {
-        ServerEntry {
+    fn entry() -> GateEntry {
+        let entry = ServerEntry {
             program: "/bin/toolgate".to_owned(),
             arguments: vec!["mcp".to_owned(), "a\"\\\n".to_owned()],
-        }
+        };
+        entry.into()
     }
 
     fn installed(before: &str) -> Result<InstalledEntry, String> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolgate_manifest::quoted;
 
-use crate::config_file::ServerEntry;
+use crate::config_file::GateEntry;
 use crate::merge_entry::{InstalledEntry, RemovedEntry, merge_entry};
 use crate::restore::RestoredServers;
 
@@ -14,12 +14,19 @@ pub(crate) fn install(
     text: &str,
     section: &str,
     name: &str,
-    entry: &ServerEntry,
+    entry: &GateEntry,
 ) -> Result<InstalledEntry, String> {
-    let value = json!({
-        "enabled": true, "type": "stdio", "name": name, "cmd": entry.program, "args": entry.arguments,
-        "timeout": 300,
-    });
+    let mut value = match entry {
+        GateEntry::Program(entry) => json!({
+            "enabled": true, "type": "stdio", "name": name, "cmd": entry.program, "args": entry.arguments,
+            "timeout": 300,
+        }),
+        GateEntry::Address(address, format) => format.value(address),
+    };
+    if let (GateEntry::Address(..), Some(members)) = (entry, value.as_object_mut()) {
+        members.insert("name".to_owned(), name.into());
+        members.insert("timeout".to_owned(), 300.into());
+    }
     set(text, section, name, &value)
 }
 
@@ -217,6 +224,7 @@ impl<'l> YamlSection<'l> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_file::ServerEntry;
 
     const FILE: &str = "# mine\nGOOSE_MODEL: some\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n    bundled: true\n\n  # notes\n  memory:\n    type: stdio\n    cmd: npx\n    args:\n    - -y\n    - \"@modelcontextprotocol/server-memory\"\n    envs: {A: b}\n    env_keys: [TOKEN]\n    enabled: true\nlast: 1\n";
 
@@ -226,6 +234,7 @@ mod tests {
             program: "/bin/toolgate".to_owned(),
             arguments: vec!["mcp".to_owned(), "--config".to_owned()],
         };
+        let entry = GateEntry::from(entry);
         for text in [FILE, &FILE.replace('\n', "\r\n"), "", "extensions: {}\nlast: 1\n", "a: 1"] {
             let added = install(text, "extensions", "toolgate", &entry).unwrap().text;
             assert_eq!(install(&added, "extensions", "toolgate", &entry).unwrap().text, added);

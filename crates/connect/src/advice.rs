@@ -263,6 +263,7 @@ mod tests {
             input_schema: json!({"type": "object", "properties": {"a": {"type": "integer", "description": "First number"}}}),
             output_schema: None,
             annotations: None,
+            icons: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
-use toolgate_gate::{AbsentTool, Tool};
+use toolgate_gate::{AbsentTool, FailedServer, Tool};
 use toolgate_oauth::TokenStore;
 use toolgate_types::Backoff;
 
@@ -17,7 +17,7 @@ use crate::pins::Pins;
 use crate::server::{Server, ServerHealth, ServerTimeouts};
 use crate::settings::ServerSettings;
 use crate::surface::{BridgedResource, READ_RESOURCE};
-use crate::tool::{BridgedTool, absent_tool};
+use crate::tool::{BridgedTool, absent_tool, failed_server};
 use crate::untrusted_schema::PatternBudget;
 
 /// The delays between two starts of a server that exits or does not answer.
@@ -238,6 +238,12 @@ impl Bridge {
     #[must_use]
     pub fn absent_tool(&self, name: &str) -> Option<AbsentTool> {
         self.current().iter().find_map(|server| absent_tool(server, name))
+    }
+
+    /// The servers that failed.
+    #[must_use]
+    pub fn failed_servers(&self) -> Vec<FailedServer> {
+        self.current().iter().filter_map(|server| failed_server(server)).collect()
     }
 
     /// The health of every server.

@@ -8,6 +8,7 @@ use toolgate_gate::ToolSchema;
 use toolgate_text::{escape_control_chars, sanitize};
 use toolgate_types::{Sha256, ToolClass};
 
+use crate::icon::{DefinitionIcon, usable_icons};
 use crate::untrusted_schema::{PatternBudget, sanitize_schema};
 
 /// The schemas of a tool's arguments and, if declared, of its results.
@@ -39,6 +40,9 @@ pub struct Definition {
     /// The server's hints. Nothing is decided by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
+    /// Its icons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub icons: Vec<DefinitionIcon>,
 }
 
 impl Definition {
@@ -52,7 +56,13 @@ impl Definition {
             input_schema: Value::Object(Arc::unwrap_or_clone(tool.input_schema)),
             output_schema: tool.output_schema.map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
             annotations,
+            icons: usable_icons(tool.icons),
         }
+    }
+
+    /// The bytes of its icons.
+    pub(crate) fn icon_bytes(&self) -> usize {
+        self.icons.iter().map(|icon| icon.src.len()).sum()
     }
 
     /// The digest of the whole definition. The order of object members does not matter.
@@ -95,7 +105,9 @@ impl Definition {
     /// The definition as shown to an operator: one field per line, with hidden characters escaped.
     #[must_use]
     pub fn escaped(&self) -> String {
-        let whole = sorted(serde_json::to_value(self).unwrap_or_default());
+        let mut shown = self.clone();
+        shown.icons.iter_mut().for_each(|icon| icon.src = icon.summary());
+        let whole = sorted(serde_json::to_value(shown).unwrap_or_default());
         let mut text = escape_control_chars(&serde_json::to_string_pretty(&whole).unwrap_or_default());
         text.push('\n');
         text
@@ -171,13 +183,14 @@ mod tests {
             input_schema: json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}),
             output_schema: Some(json!({"type": "object"})),
             annotations: Some(json!({"readOnlyHint": true})),
+            icons: Vec::new(),
         }
     }
 
     #[test]
     fn every_part_counts() {
         let base = definition();
-        let changes: [fn(&mut Definition); 7] = [
+        let changes: [fn(&mut Definition); 8] = [
             |it| it.name.push('x'),
             |it| it.title = None,
             |it| it.description = Some("Adds. ".to_owned()),
@@ -185,6 +198,7 @@ mod tests {
             |it| it.input_schema = json!({"type": "object"}),
             |it| it.output_schema = None,
             |it| it.annotations = Some(json!({"readOnlyHint": false})),
+            |it| it.icons = vec![DefinitionIcon { src: "data:".to_owned(), sizes: Vec::new(), theme: None }],
         ];
         for (index, change) in changes.iter().enumerate() {
             let mut other = definition();

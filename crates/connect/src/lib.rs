@@ -10,6 +10,7 @@
 mod error;
 mod settings;
 mod launch;
+mod icon;
 mod definition;
 mod surface;
 mod server_question;
@@ -26,6 +27,7 @@ pub use advice::Finding;
 pub use bridge::{Bridge, BridgeOptions, HeldSubscription, RESTART_BACKOFF};
 pub use definition::{Definition, confusable_key};
 pub use error::ConnectError;
+pub use icon::DefinitionIcon;
 pub use launch::{LaunchedServer, RunningProcess, ServerLauncher};
 pub use pins::{KnownLifecycle, PinFile, PinKey, PinOrigin, PinState, PinnedTool, Pins};
 pub use server::{HealthState, ServerHealth, ServerTimeouts};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use rmcp::model::{Prompt, Resource, ResourceTemplate};
 use serde_json::{Map, Value, json};
+use toolgate_gate::ToolIcon;
 use toolgate_text::{is_invisible, sanitize};
 
 use crate::definition::{Definition, truncate};
+use crate::icon::{DefinitionIcon, usable_icons};
 
 /// The names of tools do not begin with it.
 pub(crate) const RESERVED_PREFIX: &str = "mcp.";
@@ -85,6 +87,7 @@ pub(crate) fn prompt_definition(prompt: Prompt) -> Definition {
         }),
         output_schema: None,
         annotations: None,
+        icons: usable_icons(prompt.icons),
     }
 }
 
@@ -138,6 +141,7 @@ fn definition_of_gate(name: &str, title: &str, description: &str, input_schema: 
         input_schema,
         output_schema: None,
         annotations: None,
+        icons: Vec::new(),
     }
 }
 
@@ -160,6 +164,8 @@ pub struct BridgedResource {
     pub mime_type: Option<String>,
     /// Its size in bytes.
     pub size: Option<u64>,
+    /// Its icons.
+    pub icons: Vec<ToolIcon>,
 }
 
 /// The resources of one server, as last listed.
@@ -176,6 +182,7 @@ pub(crate) fn listed_resource(reader: &str, resource: Resource) -> Option<Bridge
         description: resource.description.as_deref().map(text),
         mime_type: resource.mime_type.as_deref().map(line),
         size: resource.size,
+        icons: shown_icons(resource.icons),
     })
 }
 
@@ -190,7 +197,12 @@ pub(crate) fn listed_template(reader: &str, template: ResourceTemplate) -> Optio
         description: template.description.as_deref().map(text),
         mime_type: template.mime_type.as_deref().map(line),
         size: None,
+        icons: shown_icons(template.icons),
     })
+}
+
+fn shown_icons(icons: Option<Vec<rmcp::model::Icon>>) -> Vec<ToolIcon> {
+    usable_icons(icons).iter().map(DefinitionIcon::shown).collect()
 }
 
 impl BridgedResource {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_gate::{
-    AbsentTool, ApprovedCall, CallContext, Preview, PreviewBody, Surface, Tool, ToolFuture, ToolSpec,
+    AbsentTool, ApprovedCall, CallContext, FailedServer, Preview, PreviewBody, Surface, Tool, ToolFuture,
+    ToolIcon, ToolSpec,
 };
 use toolgate_policy::Requirements;
 use toolgate_text::confusables::quote_value;
@@ -15,6 +16,7 @@ use toolgate_types::{
 };
 
 use crate::definition::Definition;
+use crate::icon::DefinitionIcon;
 use crate::server::{CatalogueEntry, Server, UpstreamAnswer, UpstreamCall};
 use crate::settings::{ServerSettings, ToolSettings};
 use crate::surface::DefinitionKind;
@@ -102,16 +104,36 @@ fn spec(
 
 /// The tool of this name, if it would be one of this server, which is not up; with what its declaration alone decides.
 pub(crate) fn absent_tool(server: &Server, name: &str) -> Option<AbsentTool> {
-    let (settings, unsaid) = (server.settings(), ToolSettings::default());
+    let settings = server.settings();
     let own_name = settings.own_tool_name(name)?;
     let failure = server.not_up()?;
+    Some(AbsentTool { spec: declared_spec(&settings, own_name)?, failure })
+}
+
+/// A server that failed, with what its declaration alone says about its tools: those that it had, those that are declared, and any other.
+pub(crate) fn failed_server(server: &Server) -> Option<FailedServer> {
+    let (settings, catalogue) = (server.settings(), server.catalogue());
+    let failure = server.failure()?;
+    let known = catalogue.entries().map(|entry| entry.definition.name.as_str());
+    let declared = settings.tools.iter().map(|(name, _)| name.as_str());
+    let names = known.chain(declared).chain([UNDECLARED_TOOL]);
+    Some(FailedServer { tools: names.filter_map(|name| declared_spec(&settings, name)).collect(), failure })
+}
+
+/// Stands for the tools that a declaration does not name.
+const UNDECLARED_TOOL: &str = "mcp.undeclared";
+
+/// What the declaration of a server says about one of its tools; `None` if it is disallowed.
+fn declared_spec(settings: &ServerSettings, own_name: &str) -> Option<ToolSpec> {
+    let unsaid = ToolSettings::default();
     let about = settings.settings_for(own_name).unwrap_or(&unsaid);
     if about.allowed == Some(false) {
         return None;
     }
     let class = about.class.unwrap_or(settings.default_class);
-    let spec = ToolSpec {
-        name: name.parse().ok()?,
+    Some(ToolSpec {
+        // A glob stands for a name that it matches.
+        name: settings.tool_name(own_name).replace(['*', '?'], "x").parse().ok()?,
         title: String::new(),
         description: String::new(),
         class,
@@ -122,8 +144,7 @@ pub(crate) fn absent_tool(server: &Server, name: &str) -> Option<AbsentTool> {
         output_policy: None,
         timeout: None,
         suspended: None,
-    };
-    Some(AbsentTool { spec, failure })
+    })
 }
 
 impl Tool for BridgedTool {
@@ -143,6 +164,10 @@ impl Tool for BridgedTool {
             DefinitionKind::SubscribeResource => Surface::Subscription,
             DefinitionKind::Complete => Surface::Completion,
         }
+    }
+
+    fn icons(&self) -> Vec<ToolIcon> {
+        self.definition.icons.iter().map(DefinitionIcon::shown).collect()
     }
 
     fn leaves_the_machine(&self) -> bool {

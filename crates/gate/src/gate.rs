@@ -305,6 +305,18 @@ impl Gate {
         Ok(surfaced_tools_of(&snapshot, &who, surface).cloned().collect())
     }
 
+    /// Why servers behind the gate failed, for a caller that could use tools of theirs.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn failed_servers(&self, credential: impl Into<Credential>) -> Result<Vec<Failure>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.into().authenticate(&snapshot, &CancellationToken::new()).await?;
+        let mut failed = snapshot.registry.failed_servers();
+        failed.retain(|server| server.tools.iter().any(|tool| who.can_see(tool)));
+        Ok(failed.into_iter().map(|server| server.failure).collect())
+    }
+
     /// The call that is made where this one is received: the one that it names, if it is indirect. A malformed indirect call stays as it is, and is
     /// refused when it is made.
     #[must_use]

@@ -70,12 +70,12 @@ pub use journal::{
 };
 pub use judged_paths::{CallPath, JudgedPaths};
 pub use rate_limits::RateRule;
-pub use registry::{AbsentTool, AbsentTools, Registry};
+pub use registry::{AbsentTool, AbsentTools, FailedServer, Registry};
 pub use snapshot::GateConfig;
 pub use stages::ApprovedCall;
 pub use tool::{
     CallContext, Effect, Fraction, LogMessage, LogSeverity, LogSink, Preview, PreviewBody, Progress,
-    ProgressUpdate, ResourceRequest, Surface, Tool, ToolFuture, ToolSpec,
+    ProgressUpdate, ResourceRequest, Surface, Tool, ToolFuture, ToolIcon, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
 pub use tool_search::{CALL_TOOL, FIND_TOOLS, ToolSearchRule};

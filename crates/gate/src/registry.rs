@@ -100,6 +100,17 @@ pub struct AbsentTool {
 pub trait AbsentTools: Send + Sync {
     /// The tool of this name. No other tool is registered under it.
     fn find(&self, name: &str) -> Option<AbsentTool>;
+
+    /// The servers whose tools cannot be called because they failed.
+    fn failed_servers(&self) -> Vec<FailedServer>;
+}
+
+/// A declared server that failed.
+pub struct FailedServer {
+    /// What its declaration says about its tools, declared and undeclared: a caller that could use one of them may know that it failed.
+    pub tools: Vec<ToolSpec>,
+    /// Why none of them can be called.
+    pub failure: Failure,
 }
 
 /// The tools of a gate, by name.
@@ -138,6 +149,10 @@ impl Registry {
 
     pub(crate) fn absent(&self, name: &str) -> Option<AbsentTool> {
         self.absent.as_ref()?.find(name)
+    }
+
+    pub(crate) fn failed_servers(&self) -> Vec<FailedServer> {
+        self.absent.as_ref().map(|absent| absent.failed_servers()).unwrap_or_default()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RegisteredTool> {

@@ -148,6 +148,17 @@ pub enum Surface {
 /// The pending result of a tool.
 pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, Failure>> + Send>>;
 
+/// A small raster image beside the name of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ToolIcon {
+    /// A `data:` URI.
+    pub src: Arc<str>,
+    /// Its sizes, such as `48x48`.
+    pub sizes: Vec<String>,
+    /// The theme that it is for: `light` or `dark`.
+    pub theme: Option<String>,
+}
+
 /// A tool that a model may call.
 pub trait Tool: Send + Sync {
     /// What it declares.
@@ -194,6 +205,11 @@ pub trait Tool: Send + Sync {
     /// How clients reach it. Only tools are offered to models.
     fn surface(&self) -> Surface {
         Surface::Tool
+    }
+
+    /// Its icons, for people.
+    fn icons(&self) -> Vec<ToolIcon> {
+        Vec::new()
     }
 
     /// The tool and the arguments of the call that a call of this tool stands for, if it stands for another. It is never run itself then.

@@ -144,12 +144,13 @@ impl Sandbox {
         self.find_in(&self.system, program)
     }
 
-    /// Whether a command that is shown these paths besides the system finds this program: one named by its path has to be among them.
+    /// Whether a command that is shown these paths besides the system finds this program: one named by its path has to be among them, and so has what
+    /// it is a symlink to.
     #[must_use]
     pub fn shows_program(&self, program: &OsStr, read: &[PathBuf]) -> bool {
         let Ok(of_its_own) = self.view_with(read) else { return false };
         let system = of_its_own.as_ref().unwrap_or(&self.system);
-        self.find_in(system, program).is_some_and(|place| is_program(&place) && system.shows(&place))
+        self.find_in(system, program).is_some_and(|place| is_program(&place) && system.shows_target(&place))
     }
 
     fn find_in(&self, system: &SystemView, program: &OsStr) -> Option<PathBuf> {

@@ -126,6 +126,8 @@ impl SystemView {
         paths.dedup();
         for path in paths {
             match kind(&path, false) {
+                // One in a visible directory is visible with it.
+                Some(FileType::Symlink) if visible.iter().any(|shown| path.starts_with(&shown.path)) => {}
                 Some(FileType::Symlink) => {
                     if let Ok(target) = rustix::fs::readlink(&path, Vec::new()) {
                         links.push((path, PathBuf::from(std::ffi::OsStr::from_bytes(target.to_bytes()))));
@@ -158,6 +160,19 @@ impl SystemView {
     /// Whether a path is visible.
     pub(crate) fn shows(&self, place: &Path) -> bool {
         self.visible.iter().any(|shown| place.starts_with(&shown.path)) || self.is_linked(place)
+    }
+
+    /// Whether a path is visible, and what it leads to as well.
+    pub(crate) fn shows_target(&self, place: &Path) -> bool {
+        let target = rustix::fs::open(place, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+        let real = target.ok().and_then(|target| {
+            use std::os::fd::AsRawFd as _;
+            let path =
+                rustix::fs::readlink(format!("/proc/self/fd/{}", target.as_raw_fd()), Vec::new()).ok()?;
+            Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes())))
+        });
+        self.shows(place)
+            && real.is_some_and(|real| self.visible.iter().any(|shown| real.starts_with(&shown.path)))
     }
 
     /// Whether a path goes through a top-level symlink such as `/bin`: it is visible under another name.

@@ -24,10 +24,10 @@ pub use http::{
 };
 pub use json_limits::is_simple_json;
 pub use mcp::{
-    HeldResource, OutputBounds, OutputStore, ResourceSource, UpstreamResource, UpstreamResources,
-    listed_tools,
+    HeldResource, OutputBounds, OutputStore, ResourceSource, ServedSurfaces, UpstreamResource,
+    UpstreamResources, listed_tools,
 };
 pub use service::{Service, ServiceCounters, ServiceOptions};
 pub use state_usage::{MeasureState, StateUsage};
-pub use stdio::{refusals, serve_stdio};
+pub use stdio::{StdioOpening, refusals, resume_stdio, serve_stdio};
 pub use traffic::{CallTotals, CallerName, CallerTraffic, ReasonTraffic, ToolTraffic, TrafficSnapshot};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_connect::Bridge;
-use toolgate_gate::{AbsentTool, AbsentTools, ToolSpec};
+use toolgate_gate::{AbsentTool, AbsentTools, FailedServer, ToolSpec};
 use toolgate_policy::Requirements;
 use toolgate_types::{Category, ErrorCode, Failure};
 
@@ -29,13 +29,31 @@ impl AbsentTools for AbsentServerTools {
         };
         self.bridge.absent_tool(name).or_else(|| self.unusable.iter().find_map(of_server))
     }
+
+    fn failed_servers(&self) -> Vec<FailedServer> {
+        let mut failed = self.bridge.failed_servers();
+        failed.extend(self.unusable.iter().map(failed_server));
+        failed
+    }
+}
+
+/// A server that cannot be started at all, with its declared tools and any other.
+fn failed_server(server: &UnusableServer) -> FailedServer {
+    let names = server.tool_names().into_iter();
+    let tools = names.filter_map(|(name, own_name)| declared_spec(server, &name, &own_name)).collect();
+    FailedServer { tools, failure: failure(server) }
 }
 
 /// A tool of a server that cannot be started at all.
 fn unusable_tool(server: &UnusableServer, name: &str, own_name: &str) -> Option<AbsentTool> {
+    Some(AbsentTool { spec: declared_spec(server, name, own_name)?, failure: failure(server) })
+}
+
+/// What the declaration of a server says about one of its tools; `None` if it is disallowed.
+fn declared_spec(server: &UnusableServer, name: &str, own_name: &str) -> Option<ToolSpec> {
     let (class, permissions) = server.declared_tool(own_name)?;
     let anything = || json!({"type": "object"}).into();
-    let spec = ToolSpec {
+    Some(ToolSpec {
         name: name.parse().ok()?,
         title: String::new(),
         description: String::new(),
@@ -47,11 +65,13 @@ fn unusable_tool(server: &UnusableServer, name: &str, own_name: &str) -> Option<
         output_policy: None,
         timeout: None,
         suspended: None,
-    };
+    })
+}
+
+fn failure(server: &UnusableServer) -> Failure {
     let message =
         format!("the server `{}` is not running: it is not installed or not configured", server.name);
-    let failure = Failure::new(ErrorCode::ServerUnavailable, message)
+    Failure::new(ErrorCode::ServerUnavailable, message)
         .help("go on without this tool; the operator is told more")
-        .operator_note(format!("mcp server `{}`: {}", server.name, server.problem.message));
-    Some(AbsentTool { spec, failure })
+        .operator_note(format!("mcp server `{}`: {}", server.name, server.problem.message))
 }

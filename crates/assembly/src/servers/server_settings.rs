@@ -42,6 +42,14 @@ impl UnusableServer {
         self.declared.own_tool_name(tool)
     }
 
+    /// The names of its declared tools and of any other: the gate's, and its own. A glob stands for a name that it matches.
+    pub(super) fn tool_names(&self) -> Vec<(String, String)> {
+        let declared = self.declared.tools.iter().map(|tool| tool.name.as_written().value.clone());
+        let names = declared.chain(["mcp.undeclared".to_owned()]);
+        let prefix = if self.declared.is_unprefixed { String::new() } else { format!("{}__", self.name) };
+        names.map(|name| (format!("{prefix}{name}").replace(['*', '?'], "x"), name)).collect()
+    }
+
     /// The class and the permissions that the configuration gives a tool; `None` if it disallows it.
     pub(super) fn declared_tool(&self, tool: &str) -> Option<(ToolClass, Vec<String>)> {
         let (server, entry) = (&*self.declared, self.declared.tool(tool));

@@ -198,6 +198,9 @@ fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<S
     if let Some(directory) = fields.get("cwd").and_then(Value::as_str) {
         match in_project(directory) {
             Some(place) => lines.push(format!("cwd: \"{place}\"")),
+            None if directory.starts_with('/') || directory.starts_with("~/") => {
+                taking.directory = Some(taking.path(directory.to_owned()));
+            }
             None => taking
                 .notes
                 .push(format!("`cwd` is not taken over: mount `{}` and name the mount", shown(directory))),

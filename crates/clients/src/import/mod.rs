@@ -73,6 +73,8 @@ pub struct ImportedServer {
     pub paths: Vec<String>,
     /// Of a container image: which of these paths are directories, and where the container has each.
     pub container_paths: Option<Vec<(String, String)>>,
+    /// Its working directory, if that is a path of the host.
+    pub directory: Option<String>,
     /// Whether it is of no use unless it may change the files that its arguments name.
     pub writes: bool,
     words: Vec<String>,
@@ -165,6 +167,35 @@ impl ImportedServer {
         true
     }
 
+    /// The program that its entry starts as it is; `None` for a package, an image or an address.
+    #[must_use]
+    pub fn own_program(&self) -> Option<&str> {
+        let is_own = self.lines.first().is_some_and(|line| line.starts_with("command: "));
+        self.program.as_deref().filter(|program| is_own && !program.contains('$'))
+    }
+
+    /// Names the program by its path.
+    pub fn name_program(&mut self, path: &str) {
+        let is_named = |line: &&mut String| {
+            self.program.as_deref().is_some_and(|program| **line == format!("command: {}", quoted(program)))
+        };
+        if let Some(line) = self.lines.first_mut().filter(is_named) {
+            *line = format!("command: {}", quoted(path));
+            self.program = Some(path.to_owned());
+        }
+    }
+
+    /// Shows the server these paths, read-only.
+    pub fn show_paths(&mut self, paths: &[String]) {
+        if paths.is_empty() {
+            return;
+        }
+        let written: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
+        let is_mounts = |line: &String| line.starts_with("mounts:") || line.starts_with("# mounts:");
+        let at = self.lines.iter().position(is_mounts).unwrap_or(self.lines.len());
+        self.lines.insert(at, format!("read: [{}]", written.join(", ")));
+    }
+
     fn parsed(&self) -> Result<Config, ConfigProblems> {
         Config::parse("import", &format!("mcp_servers:\n{}", self.render("  ")))
     }
@@ -241,6 +272,7 @@ fn one(
         paths: Vec::new(),
         sees_project: false,
         container_paths: None,
+        directory: None,
         words: Vec::new(),
         browser: None,
         writes: false,
@@ -249,7 +281,7 @@ fn one(
         taking.notes.push(format!("`{name}` is called `{known}` here"));
     }
     let lines = entry::lines(fields, &mut taking)?;
-    let ServerImport { notes, paths, container_paths, words, browser, writes, .. } = taking;
+    let ServerImport { notes, paths, container_paths, directory, words, browser, writes, .. } = taking;
     let program = entry::program(fields);
     let client_name = name.to_owned();
     let mut server = ImportedServer {
@@ -260,6 +292,7 @@ fn one(
         notes,
         paths,
         container_paths,
+        directory,
         writes,
         words,
         browser,

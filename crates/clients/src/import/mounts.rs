@@ -75,24 +75,44 @@ impl ImportedServer {
         self.lines.splice(at..at, lines);
     }
 
-    /// Gives the server these mounts, at their paths on the host.
-    pub fn show_mounts(&mut self, mounts: &[(String, bool)]) {
+    /// Starts the server in this mount, if it named a directory of the host.
+    pub fn work_in(&mut self, alias: &str) {
+        if self.directory.take().is_some() {
+            let at = self.lines.iter().position(|line| line.contains("mounts:")).unwrap_or(self.lines.len());
+            self.lines.insert(at, format!("cwd: {}", quoted(alias)));
+        }
+    }
+
+    /// Writes the path of the client's open directory in place of the one that it has where mounts are not at their paths on the host.
+    fn place_project(&mut self, project: &str) {
+        // Between quotes, so that no character of it means anything else there.
+        let is_plain = project.chars().all(|one| one.is_alphanumeric() || "/-_.+@ ".contains(one));
+        if !is_plain {
+            let note = "`${workspaceFolder}` is `/mnt/project` here, and the server does not see it there beside other directories: write the path by hand";
+            self.notes.push(note.to_owned());
+            return;
+        }
+        self.notes.push(format!("`${{workspaceFolder}}` is `{project}` here, the workspace of the gate"));
+        self.lines.iter_mut().for_each(|line| *line = line.replace("/mnt/project", project));
+    }
+
+    /// Gives the server these mounts, at their paths on the host. `project` is the directory that the client has open.
+    pub fn show_mounts(&mut self, mounts: &[(String, bool)], project: &str) {
         let is_mounts = |line: &String| line.starts_with("mounts:") || line.starts_with("# mounts:");
         let had_project = self.lines.iter().any(|line| line.starts_with("mounts:"));
         let at = self.lines.iter().position(is_mounts).unwrap_or(self.lines.len());
         self.lines.retain(|line| !is_mounts(line));
-        let project = (had_project && mounts.iter().all(|(alias, _)| alias != "@project"))
+        let opened = (had_project && mounts.iter().all(|(alias, _)| alias != "@project"))
             .then(|| ("@project".to_owned(), false));
-        let written: Vec<String> = project
+        let written: Vec<String> = opened
             .iter()
             .chain(mounts)
             .map(|(alias, writable)| quoted(&format!("{alias}{}", if *writable { ":rw" } else { "" })))
             .collect();
-        // What already names `/mnt/project` stays true.
-        let lines = match had_project {
-            true => vec![format!("mounts: [{}]", written.join(", "))],
-            false => vec![format!("mounts: [{}]", written.join(", ")), "host_paths: true".to_owned()],
-        };
+        let lines = [format!("mounts: [{}]", written.join(", ")), "host_paths: true".to_owned()];
         self.lines.splice(at..at, lines);
+        if had_project {
+            self.place_project(project);
+        }
     }
 }

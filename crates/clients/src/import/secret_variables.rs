@@ -37,6 +37,8 @@ pub(super) struct ServerImport<'t> {
     pub(super) sees_project: bool,
     /// Of a container image: directories of the host with their paths in the container.
     pub(super) container_paths: Option<Vec<(String, String)>>,
+    /// The working directory, if that is a path of the host.
+    pub(super) directory: Option<String>,
     /// Its arguments, as they are written.
     pub(super) words: Vec<String>,
     /// How it takes a browser, if it needs one.

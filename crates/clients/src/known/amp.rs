@@ -1,6 +1,7 @@
 //! Amp.
 
 use super::McpClient;
+use crate::remote_entry::PLAIN;
 use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -10,5 +11,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: Some(".amp/settings.json"),
     file: ConfigFileFormat::Json { section: "amp.mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: Some(PLAIN),
     next: "start a new session",
 };

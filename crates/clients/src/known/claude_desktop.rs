@@ -10,5 +10,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: None,
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: None,
     next: "quit Claude Desktop and start it again",
 };

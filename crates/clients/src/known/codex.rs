@@ -1,6 +1,7 @@
 //! Codex.
 
 use super::McpClient;
+use crate::remote_entry::{PLAIN, RemoteEntryFormat, TokenReference};
 use crate::{ConfigFileFormat, ConfigLocation};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -10,5 +11,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: Some(".codex/config.toml"),
     file: ConfigFileFormat::Toml { section: "mcp_servers" },
     other_sections: &[],
+    remote: Some(RemoteEntryFormat { token: TokenReference::Variable("bearer_token_env_var"), ..PLAIN }),
     next: "start a new session, and look with `/mcp`",
 };

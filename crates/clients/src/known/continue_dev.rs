@@ -10,5 +10,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: Some(".continue/mcpServers/mcp.json"),
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: None,
     next: "reload the configuration of Continue",
 };

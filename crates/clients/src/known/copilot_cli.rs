@@ -1,6 +1,7 @@
 //! GitHub Copilot CLI.
 
 use super::McpClient;
+use crate::remote_entry::{PLAIN, RemoteEntryFormat};
 use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -10,5 +11,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: None,
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::WithTools },
     other_sections: &[],
+    remote: Some(RemoteEntryFormat { kind: Some("http"), lists_tools: true, ..PLAIN }),
     next: "start a new session, and look with `/mcp show`",
 };

@@ -10,5 +10,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: Some(".junie/mcp/mcp.json"),
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: None,
     next: "look in the settings of Junie under MCP",
 };

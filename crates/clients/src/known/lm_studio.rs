@@ -1,6 +1,7 @@
 //! LM Studio.
 
 use super::McpClient;
+use crate::remote_entry::PLAIN;
 use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -10,5 +11,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: None,
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: Some(PLAIN),
     next: "look in the program tab of LM Studio",
 };

@@ -21,6 +21,7 @@ mod goose;
 
 use crate::config_file::ConfigFileFormat;
 use crate::config_location::ConfigLocation;
+use crate::remote_entry::RemoteEntryFormat;
 
 /// Every client, in the order of lists.
 pub const CLIENTS: &[McpClient] = &[
@@ -59,6 +60,8 @@ pub struct McpClient {
     pub file: ConfigFileFormat,
     /// Other places of servers in its files, as paths from the root: they are imported, and nothing is installed there.
     pub other_sections: &'static [&'static [&'static str]],
+    /// How it writes a server with an address; `None` if it takes none from this file, or it is not known how.
+    pub remote: Option<RemoteEntryFormat>,
     /// What makes it reload the file.
     pub next: &'static str,
 }

@@ -1,6 +1,7 @@
 //! Roo Code.
 
 use super::McpClient;
+use crate::remote_entry::{PLAIN, RemoteEntryFormat};
 use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -12,5 +13,6 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: Some(".roo/mcp.json"),
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: Some(RemoteEntryFormat { kind: Some("streamable-http"), ..PLAIN }),
     next: "look in Roo Code's list of MCP servers",
 };

@@ -1,6 +1,7 @@
 //! Windsurf.
 
 use super::McpClient;
+use crate::remote_entry::{PLAIN, RemoteEntryFormat, TokenReference};
 use crate::{ConfigFileFormat, ConfigLocation, JsonEntryFormat};
 
 pub(super) const CLIENT: McpClient = McpClient {
@@ -10,5 +11,10 @@ pub(super) const CLIENT: McpClient = McpClient {
     project: None,
     file: ConfigFileFormat::Json { section: "mcpServers", entry: JsonEntryFormat::Plain },
     other_sections: &[],
+    remote: Some(RemoteEntryFormat {
+        address: "serverUrl",
+        token: TokenReference::Header("${env:TOOLGATE_TOKEN}"),
+        ..PLAIN
+    }),
     next: "refresh the servers in Cascade",
 };

@@ -229,6 +229,7 @@ mod tests {
             input_schema: json!({"type": "object"}),
             output_schema: None,
             annotations: None,
+            icons: Vec::new(),
         }
     }
 

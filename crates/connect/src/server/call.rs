@@ -282,15 +282,28 @@ impl Server {
         .terminal_note(toolgate_text::escape_control_chars(&connection.stderr_tail()))
     }
 
-    /// Why none of its tools can be called now; `None` if it is up.
-    pub(crate) fn not_up(&self) -> Option<Failure> {
+    /// Why it failed; `None` if it is up, or being started.
+    pub(crate) fn failure(&self) -> Option<Failure> {
         match &*self.state.borrow() {
-            ServerState::Ready(connection) if !connection.is_closed() => None,
             ServerState::Down { login: Some(need), .. } => Some(self.login_failure(need, None)),
             ServerState::Down { reason, public, said, .. } => {
                 Some(self.unavailable(reason, Some(public), said.as_deref()))
             }
+            ServerState::Ready(_) | ServerState::Starting => None,
+        }
+    }
+
+    /// Why none of its tools can be called now; `None` if it is up.
+    pub(crate) fn not_up(&self) -> Option<Failure> {
+        let state = self.state.borrow();
+        match &*state {
+            ServerState::Ready(connection) if !connection.is_closed() => None,
+            ServerState::Down { .. } => {
+                drop(state);
+                self.failure()
+            }
             ServerState::Ready(_) | ServerState::Starting => {
+                drop(state);
                 let error = locked(&self.last_error).clone();
                 let reason = error.as_deref().unwrap_or("it is being started");
                 Some(self.unavailable(reason, Some("it is being started"), None))

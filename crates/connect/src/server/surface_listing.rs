@@ -8,6 +8,7 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use super::tool_listing::{ToolListing, escape_untrusted, list};
 use crate::definition::truncate;
 use crate::error::ConnectError;
+use crate::icon::MAX_SERVER_ICON_BYTES;
 use crate::settings::ServerSettings;
 use crate::surface::{
     BridgedResource, READ_RESOURCE, complete_definition, listed_resource, listed_template, prompt_definition,
@@ -110,6 +111,13 @@ async fn resources(reader: &str, peer: &Peer<RoleClient>) -> Result<Vec<BridgedR
         }
     }
     found.truncate(MAX_ITEMS);
+    let mut bytes = 0usize;
+    for one in &mut found {
+        bytes = bytes.saturating_add(one.icons.iter().map(|icon| icon.src.len()).sum());
+        if bytes > MAX_SERVER_ICON_BYTES {
+            one.icons.clear();
+        }
+    }
     Ok(found)
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::definition::{Definition, confusable_key, truncate};
 use crate::error::ConnectError;
+use crate::icon::MAX_SERVER_ICON_BYTES;
 use crate::surface::{ListedResources, RESERVED_PREFIX};
 
 /// Maximum number of tools of one server.
@@ -78,13 +79,17 @@ fn name_problem(name: &str) -> Option<String> {
 /// Lists all tools, page by page.
 pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ConnectError> {
     let mut listing = ToolListing { tools: Vec::new(), warnings: Vec::new(), resources: Arc::default() };
-    let (mut names, mut bytes, mut cursor) = (HashSet::new(), 0usize, None);
+    let (mut names, mut bytes, mut icon_bytes, mut cursor) = (HashSet::new(), 0usize, 0usize, None);
     for _ in 0..MAX_PAGES {
         let Some(page) = page(peer, cursor.take(), &mut listing.warnings).await? else {
             return Ok(listing);
         };
         for tool in page.tools {
-            let definition = Definition::of(tool);
+            let mut definition = Definition::of(tool);
+            icon_bytes = icon_bytes.saturating_add(definition.icon_bytes());
+            if icon_bytes > MAX_SERVER_ICON_BYTES {
+                definition.icons.clear();
+            }
             bytes = bytes.saturating_add(serde_json::to_string(&definition).unwrap_or_default().len());
             if listing.tools.len() >= MAX_TOOLS || bytes > MAX_DEFINITION_BYTES {
                 let reason = format!(

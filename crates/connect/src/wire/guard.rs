@@ -49,12 +49,16 @@ struct PendingRequest {
     route: Option<ProgressRoute>,
     last_report: Option<Instant>,
     call: Option<ActiveCallId>,
+    /// Whether it is `server/discover`.
+    is_probe: bool,
 }
 
 /// A transport with the filter.
 pub(crate) struct GuardedTransport<T> {
     inner: T,
     pending: HashMap<RequestId, PendingRequest>,
+    /// `server/discover`, if `initialize` followed before its response: a slow stateless server still answers it.
+    late_probe: Option<RequestId>,
     cancelled: VecDeque<RequestId>,
     events: ServerEvents,
     close_reason: CloseReason,
@@ -74,22 +78,35 @@ pub(crate) struct ServerEvents {
 
 impl<T: Transport<RoleClient>> GuardedTransport<T> {
     pub(crate) fn new(inner: T, events: ServerEvents, close_reason: CloseReason) -> Self {
-        Self { inner, pending: HashMap::new(), cancelled: VecDeque::new(), events, close_reason }
+        Self {
+            inner,
+            pending: HashMap::new(),
+            late_probe: None,
+            cancelled: VecDeque::new(),
+            events,
+            close_reason,
+        }
     }
 
     fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Request(sent) => {
-                // `initialize` restarts the connection: earlier requests are no longer awaited.
+                // `initialize` restarts the connection: only a probe before it is still awaited.
                 if matches!(sent.request, ClientRequest::InitializeRequest(_)) {
-                    let earlier: Vec<RequestId> = self.pending.drain().map(|(id, _)| id).collect();
-                    earlier.into_iter().for_each(|id| self.cancel(id));
+                    let earlier: Vec<(RequestId, PendingRequest)> = self.pending.drain().collect();
+                    for (id, request) in earlier {
+                        match request.is_probe {
+                            true => self.late_probe = Some(id),
+                            false => self.cancel(id),
+                        }
+                    }
                 }
                 let pending = PendingRequest {
                     token: sent.request.get_meta().get_progress_token(),
                     route: sent.request.extensions().get::<ProgressRoute>().cloned(),
                     last_report: None,
                     call: sent.request.extensions().get::<ActiveCallId>().copied(),
+                    is_probe: matches!(sent.request, ClientRequest::DiscoverRequest(_)),
                 };
                 self.pending.insert(sent.id.clone(), pending);
             }
@@ -142,6 +159,9 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
     fn take_pending(&mut self, id: Option<&RequestId>) -> bool {
         // An error without an id can only be about the first request: a server that cannot parse a request cannot name its id.
         let Some(id) = id else { return self.pending.len() == 1 };
+        if self.late_probe.take_if(|probe| answers_request(id, probe)).is_some() {
+            return true;
+        }
         let as_number = match id {
             NumberOrString::String(text) => text.parse().ok().map(RequestId::Number),
             NumberOrString::Number(_) => None,
@@ -208,6 +228,13 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
         }
         true
     }
+}
+
+/// Whether the id of a response is that of a request. Some servers return a number as text.
+pub(crate) fn answers_request(id: &RequestId, request: &RequestId) -> bool {
+    id == request
+        || matches!((id, request), (NumberOrString::String(text), NumberOrString::Number(number))
+            if text.parse() == Ok(*number))
 }
 
 /// Progress as numbers, if they are exact counts.
@@ -354,13 +381,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_asked_before_a_new_beginning_is_not_waited_for() {
+    async fn what_was_asked_before_a_new_beginning_is_not_waited_for_but_the_probe() {
         let mut guarded = guarded();
         let _ = guarded.send(request(0, "server/discover", json!({}))).await;
+        let _ = guarded.send(request(5, "tools/list", json!({}))).await;
         let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let _ = guarded.send(request(1, "initialize", begin)).await;
         let late = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}});
-        assert_eq!(through(&mut guarded, &[late, answer(json!(1))]).await, [json!(1)]);
+        let said = [answer(json!(5)), late.clone(), late, answer(json!(1))];
+        assert_eq!(through(&mut guarded, &said).await, [json!(0), json!(1)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod guard;
 mod http;
 
 pub(crate) use close_reason::CloseReason;
-pub(crate) use guard::{GuardedTransport, ProgressRoute, ServerEvents};
+pub(crate) use guard::{GuardedTransport, ProgressRoute, ServerEvents, answers_request};
 pub(crate) use http::{is_expired, login_need, transport as http_transport};
 pub(crate) use log_messages::{set_level_request, want_log_messages};
 pub(crate) use pipe_transport::PipeTransport;

@@ -205,6 +205,7 @@ fn parsing_any_bytes_never_agrees_to_what_is_named_otherwise() {
         input_schema: json!({"type": "object"}),
         output_schema: None,
         annotations: None,
+        icons: Vec::new(),
     };
     let file =
         json!({"version": 1, "met": true, "tools": {"a": {"agreed": definition("b"), "present": true}}});

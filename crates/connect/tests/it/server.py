@@ -87,6 +87,9 @@ def tools():
     ]
     for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays", "wait", "progress", "own_progress", "bigline", "heavy", "blank"]:
         listed.append(tool(name, "Misbehaves."))
+    icon = noted("icon", "")
+    if icon:
+        listed[0]["icons"] = [{"src": "https://example.com/a.png"}, {"src": icon, "sizes": ["48x48"], "theme": "dark"}]
     extra = noted("extra", "")
     if extra:
         listed.append(tool(extra, "Came later."))
@@ -203,6 +206,8 @@ def call(identity, params):
 
 
 DEAF = False
+STATELESS = ("newer", "late", "locked")
+HELD_DISCOVER = []
 
 
 def respond(message):
@@ -212,14 +217,24 @@ def respond(message):
         if waiting:
             waiting[1] = message.get("result", message.get("error"))
             waiting[0].set()
-    elif method == "server/discover" and MODE in ("newer", "late"):
+    elif method == "server/discover" and MODE == "locked" and not HELD_DISCOVER:
+        # Serves this protocol from here on, and answers once `initialize` was refused.
+        HELD_DISCOVER.append(message)
+    elif method == "server/discover" and MODE in STATELESS:
         send({"id": identity, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}})
     elif method == "server/discover" and MODE == "fragile":
         os._exit(4)
     elif method == "server/discover" and MODE == "silent":
         pass
-    elif method == "initialize" and MODE in ("newer", "late"):
+    elif method == "initialize" and MODE == "locked":
+        note("initialized", "refused")
+        send({"id": identity, "error": {"code": -32600, "message": "connection is serving the 2026-07-28 protocol"}})
+        for held in HELD_DISCOVER:
+            respond(held)
+    elif method == "initialize" and MODE in STATELESS:
         send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
+    elif method == "notifications/initialized" and MODE in STATELESS:
+        note("initialized", "in vain")
     elif method == "initialize":
         if MODE == "mute":
             return
@@ -234,7 +249,7 @@ def respond(message):
         if MODE == "pages":
             send({"id": identity, "result": {"tools": [], "nextCursor": "again"}})
         else:
-            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in ("newer", "late") else {"tools": tools()}})
+            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in STATELESS else {"tools": tools()}})
     elif method == "tools/call":
         # After the response of `deaf` nothing is read any more.
         if params.get("name") in ("echo", "deaf"):
@@ -248,7 +263,7 @@ def respond(message):
 
 
 def declared():
-    return (noted("description", ""), noted("extra", ""), noted("gone", ""))
+    return (noted("description", ""), noted("extra", ""), noted("gone", ""), noted("icon", ""))
 
 
 def watch(last):

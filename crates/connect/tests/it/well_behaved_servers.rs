@@ -30,10 +30,12 @@ async fn tools_appear_and_answer_in_both_eras() {
         ("fragile", "2025-11-25", NEVER, 1),
         ("greeting", "2025-11-25", NEVER, 0),
         ("silent", "2025-11-25", soon, 0),
-        ("late", "2026-07-28", soon, 1),
+        ("late", "2026-07-28", soon, 0),
+        ("locked", "2026-07-28", soon, 0),
     ] {
         let folder = Arc::new(TempDir::new().unwrap());
-        let settings = server("fix", process(mode, Some(&notes(&folder))));
+        let written = notes(&folder);
+        let settings = server("fix", process(mode, Some(&written)));
         let setting = BridgeFixture::caring(
             folder,
             vec![settings],
@@ -49,6 +51,8 @@ async fn tools_appear_and_answer_in_both_eras() {
         let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
         assert_eq!(output.structured, json!({"sum": 5}), "{mode}");
         setting.bridge.close().await;
+        let initialized = std::fs::read_to_string(written.join("initialized")).unwrap_or_default();
+        assert!(!initialized.contains("in vain"), "{mode}: `notifications/initialized` without a session");
     }
 }
 
@@ -497,6 +501,35 @@ async fn the_protocol_of_a_server_is_remembered_by_the_next_gate() {
     let health = second.health("one");
     assert_eq!((health.state, health.restarts), (HealthState::Ready, 0), "{health:?}");
     assert_eq!(second.done("one__echo", json!({"text": "x"})).await.text, "x");
+}
+
+#[tokio::test]
+async fn icons_are_part_of_what_was_agreed_to() {
+    let folder = Arc::new(TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let (first, second) = ("data:image/gif;base64,R0lGODlh", "data:image/gif;base64,R0lGODdh");
+    std::fs::write(notes.join("icon"), first).unwrap();
+    let again =
+        || BridgeFixture::again(Arc::clone(&folder), vec![server("fix", process("honest", Some(&notes)))]);
+    let echo = |setting: &BridgeFixture| {
+        let tools = setting.bridge.tools();
+        tools.into_iter().find(|tool| tool.spec().name.as_str() == "fix__echo").unwrap()
+    };
+    let setting = again();
+    setting.load().await;
+    let icons = echo(&setting).icons();
+    assert_eq!(icons.len(), 1, "no address is passed on: {icons:?}");
+    assert_eq!(
+        (&*icons[0].src, icons[0].sizes.as_slice(), icons[0].theme.as_deref()),
+        (first, &["48x48".to_owned()][..], Some("dark"))
+    );
+    setting.bridge.close().await;
+    // Another icon under the same name is another tool, until it is agreed to.
+    std::fs::write(notes.join("icon"), second).unwrap();
+    let setting = again();
+    setting.load().await;
+    assert!(echo(&setting).spec().suspended.is_some());
+    setting.bridge.close().await;
 }
 
 #[tokio::test]

@@ -28,6 +28,9 @@ const INSTRUCTIONS: &str = "These tools read, search and change the files of one
 Paths are relative to the workspace or begin with a mount alias such as @project. Some calls are shown to a person first and wait for the answer; \
 a call that is refused will be refused again unless the person or the operator changes something.";
 
+/// How many failed servers the instructions name.
+const MAX_NAMED_FAILURES: usize = 20;
+
 /// The result of a request.
 #[derive(Debug)]
 pub(crate) enum RequestResult {
@@ -40,6 +43,48 @@ impl From<ServerResult> for RequestResult {
     fn from(result: ServerResult) -> Self {
         Self::Other(Box::new(result))
     }
+}
+
+/// What a gate serves besides tools.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServedSurfaces {
+    /// Whether there may be servers behind it.
+    pub has_upstream: bool,
+    /// Whether these may have prompts.
+    pub has_prompts: bool,
+}
+
+/// The parameters of a session: the client's version, or the newest that has sessions.
+pub(crate) fn negotiated(mut params: InitializeRequestParams) -> InitializeRequestParams {
+    let known = ProtocolVersion::KNOWN_VERSIONS;
+    let has_session = |version: &ProtocolVersion| version.as_str() < STATELESS.as_str();
+    if !has_session(&params.protocol_version) || !known.contains(&params.protocol_version) {
+        let newest =
+            known.iter().filter(|version| has_session(version)).max_by_key(|version| version.as_str());
+        params.protocol_version = newest.cloned().unwrap_or_default();
+    }
+    params
+}
+
+/// What a gate says about itself.
+pub(crate) fn server_info(surfaces: ServedSurfaces, instructions: Option<&str>) -> ServerConfig {
+    let mut capabilities =
+        ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();
+    if surfaces.has_upstream
+        && let Some(resources) = &mut capabilities.resources
+    {
+        (resources.subscribe, resources.list_changed) = (Some(true), Some(true));
+        capabilities.logging = Some(Default::default());
+    }
+    if surfaces.has_prompts {
+        let mut prompts = PromptsCapability::default();
+        prompts.list_changed = Some(true);
+        capabilities.prompts = Some(prompts);
+        capabilities.completions = Some(Default::default());
+    }
+    let implementation = Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
+    let info = ServerConfig::new(capabilities).with_server_info(implementation);
+    info.with_instructions(instructions.unwrap_or(INSTRUCTIONS))
 }
 
 /// A request that was answered.
@@ -135,12 +180,18 @@ impl McpHandler {
         let has_upstream = self.service.upstream.is_some();
         let result = match request {
             McpRequest::CallTool(call) => return self.call(*call, context).await,
-            McpRequest::Initialize(params) => ServerResult::InitializeResult(self.initialize(*params)),
+            McpRequest::Initialize(params) => {
+                let mut info = self.initialize(*params);
+                info.instructions = Some(Box::pin(self.instructions(visitor)).await);
+                ServerResult::InitializeResult(info)
+            }
             McpRequest::Ping if is_stateless => return not_found(method::PING),
             McpRequest::Ping => ServerResult::empty(()),
             McpRequest::Discover => {
                 let known = ProtocolVersion::KNOWN_VERSIONS.to_vec();
-                ServerResult::DiscoverResult(DiscoverResult::from_server_info(known, self.info()))
+                let mut info = self.info();
+                info.instructions = Some(Box::pin(self.instructions(visitor)).await);
+                ServerResult::DiscoverResult(DiscoverResult::from_server_info(known, info))
             }
             McpRequest::ListTools(page) => {
                 ServerResult::ListToolsResult(Box::pin(self.list_tools(page, context)).await?)
@@ -200,15 +251,9 @@ impl McpHandler {
         Ok(RequestResult::from(result))
     }
 
-    /// Negotiates a session: the client's version, or the newest that has sessions.
-    fn initialize(&self, mut params: InitializeRequestParams) -> InitializeResult {
-        let known = ProtocolVersion::KNOWN_VERSIONS;
-        let has_session = |version: &ProtocolVersion| version.as_str() < STATELESS.as_str();
-        if !has_session(&params.protocol_version) || !known.contains(&params.protocol_version) {
-            let newest =
-                known.iter().filter(|version| has_session(version)).max_by_key(|version| version.as_str());
-            params.protocol_version = newest.cloned().unwrap_or_default();
-        }
+    /// Negotiates a session.
+    fn initialize(&self, params: InitializeRequestParams) -> InitializeResult {
+        let params = negotiated(params);
         let mut info = self.info();
         info.protocol_version = params.protocol_version.clone();
         self.connection.set_session(params);
@@ -216,27 +261,31 @@ impl McpHandler {
     }
 
     fn info(&self) -> ServerConfig {
-        let mut capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_tool_list_changed()
-            .enable_resources()
-            .build();
-        if self.service.upstream.is_some()
-            && let Some(resources) = &mut capabilities.resources
-        {
-            (resources.subscribe, resources.list_changed) = (Some(true), Some(true));
-            capabilities.logging = Some(Default::default());
+        let surfaces =
+            ServedSurfaces { has_upstream: self.service.upstream.is_some(), has_prompts: self.has_prompts() };
+        server_info(surfaces, None)
+    }
+
+    /// The instructions, with the servers behind the gate that have failed by now, of those that this caller could use. The reasons are in the gate's
+    /// own words: what a server says could instruct the model.
+    async fn instructions(&self, visitor: &ClientIdentity) -> String {
+        let mut text = self.service.instructions.as_deref().unwrap_or(INSTRUCTIONS).to_owned();
+        if self.service.upstream.is_none() {
+            return text;
         }
-        if self.has_prompts() {
-            let mut prompts = PromptsCapability::default();
-            prompts.list_changed = Some(true);
-            capabilities.prompts = Some(prompts);
-            capabilities.completions = Some(Default::default());
+        let failed = self.service.front().gate().failed_servers(visitor.credential.clone()).await;
+        let failed = failed.unwrap_or_default();
+        if !failed.is_empty() {
+            text.push_str("\n\nThe tools of these servers cannot be called now:");
         }
-        let instructions = self.service.instructions.as_deref().unwrap_or(INSTRUCTIONS);
-        let implementation =
-            Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
-        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(instructions)
+        for failure in failed.iter().take(MAX_NAMED_FAILURES) {
+            text.push_str("\n- ");
+            text.push_str(&toolgate_text::sanitize(&failure.message).replace('\n', " "));
+        }
+        if let Some(more @ 1..) = failed.len().checked_sub(MAX_NAMED_FAILURES) {
+            text.push_str(&format!("\n- and {more} more"));
+        }
+        text
     }
 
     async fn list_tools(

@@ -5,7 +5,7 @@ pub(crate) mod message;
 pub(crate) mod request;
 pub(crate) mod client_sink;
 mod client_identity;
-mod handler;
+pub(crate) mod handler;
 mod error_messages;
 mod tool_lists;
 mod tool_list_watcher;
@@ -23,6 +23,7 @@ mod resources;
 mod upstream;
 mod connection;
 
+pub use handler::ServedSurfaces;
 pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
 pub use upstream::{HeldResource, UpstreamResource, UpstreamResources};

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{Icon, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use toolgate_gate::{Tool as GateTool, ToolSchema, ToolSpec};
+use toolgate_gate::{Tool as GateTool, ToolIcon, ToolSchema, ToolSpec};
 use toolgate_tools::{Hints, NOTICE, ProfiledGate};
 use toolgate_types::Failure;
 
@@ -81,13 +81,28 @@ fn list(front: &ProfiledGate, tools: &[Arc<dyn GateTool>]) -> Arc<[Tool]> {
 
 fn described(tool: &dyn GateTool, structure: bool) -> Tool {
     let spec = tool.spec();
-    let told = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), spec.input_schema.share())
-        .with_title(spec.title.clone())
-        .with_annotations(annotations(tool));
+    let mut told =
+        Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), spec.input_schema.share())
+            .with_title(spec.title.clone())
+            .with_annotations(annotations(tool));
+    told.icons = wire_icons(tool.icons());
     // An output policy may remove properties that the schema requires, and a long content is not repeated in the structured part.
     let declares =
         structure && spec.output_policy.is_none() && is_object(&spec.output_schema) && !repeats_text(spec);
     if declares { told.with_raw_output_schema(declared_schema(&spec.output_schema)) } else { told }
+}
+
+/// Icons as clients get them.
+pub(crate) fn wire_icons(icons: Vec<ToolIcon>) -> Option<Vec<Icon>> {
+    let icon = |icon: ToolIcon| {
+        let media_type = icon.src.strip_prefix("data:").and_then(|rest| rest.split(';').next());
+        let mut wire = Icon::new(&*icon.src);
+        wire.mime_type = media_type.map(str::to_owned);
+        wire.sizes = (!icon.sizes.is_empty()).then_some(icon.sizes);
+        wire.theme = icon.theme.and_then(|theme| serde_json::from_value(Value::from(theme)).ok());
+        wire
+    };
+    (!icons.is_empty()).then(|| icons.into_iter().map(icon).collect())
 }
 
 fn annotations(tool: &dyn GateTool) -> ToolAnnotations {

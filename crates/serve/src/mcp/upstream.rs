@@ -12,13 +12,14 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-use toolgate_gate::{Surface, Tool, ToolSpec};
+use toolgate_gate::{Surface, Tool, ToolIcon};
 use toolgate_tools::CallResponse;
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure};
 
 use crate::mcp::call::{CallRequest, CallState};
 use crate::mcp::handler::{cache_hint, page};
 use crate::mcp::request::RequestContext;
+use crate::mcp::tool_lists::wire_icons;
 use crate::mcp::{ClientIdentity, McpHandler};
 use crate::service::Service;
 
@@ -44,6 +45,8 @@ pub struct UpstreamResource {
     pub mime_type: Option<String>,
     /// Its size in bytes.
     pub size: Option<u64>,
+    /// Its icons.
+    pub icons: Vec<ToolIcon>,
 }
 
 /// The servers behind the gate, for what they offer besides tools.
@@ -69,6 +72,7 @@ impl UpstreamResource {
         let mut resource = Resource::new(self.uri, self.name);
         (resource.title, resource.description) = (self.title, self.description);
         (resource.mime_type, resource.size) = (self.mime_type, self.size);
+        resource.icons = wire_icons(self.icons);
         resource
     }
 
@@ -76,6 +80,7 @@ impl UpstreamResource {
         let mut template = ResourceTemplate::new(self.uri, self.name);
         (template.title, template.description) = (self.title, self.description);
         template.mime_type = self.mime_type;
+        template.icons = wire_icons(self.icons);
         template
     }
 }
@@ -141,7 +146,7 @@ impl McpHandler {
         visitor: &ClientIdentity,
     ) -> Result<ListPromptsResult, ErrorData> {
         let tools = self.surfaced(visitor, Surface::Prompt).await?;
-        let prompts: Vec<Prompt> = tools.iter().map(|tool| prompt(tool.spec())).collect();
+        let prompts: Vec<Prompt> = tools.iter().map(|tool| prompt(tool.as_ref())).collect();
         let (prompts, next) = page(&prompts, cursor, PAGE_SIZE)?;
         let mut result = ListPromptsResult::with_all_items(prompts);
         result.next_cursor = next;
@@ -253,7 +258,7 @@ pub(crate) async fn surface_digests(service: &Service, visitor: &ClientIdentity)
     let mut prompts = DefaultHasher::new();
     for tool in gate.surfaced_tools(visitor.credential.clone(), Surface::Prompt).await.ok()? {
         let spec = tool.spec();
-        (spec.name.as_str(), &spec.title, &spec.description).hash(&mut prompts);
+        (spec.name.as_str(), &spec.title, &spec.description, tool.icons()).hash(&mut prompts);
         json!(spec.input_schema).to_string().hash(&mut prompts);
     }
     let readers = gate.surfaced_tools(visitor.credential.clone(), Surface::Resource).await.ok()?;
@@ -273,7 +278,8 @@ fn prompt_name(tool: &str) -> String {
     }
 }
 
-fn prompt(spec: &ToolSpec) -> Prompt {
+fn prompt(tool: &dyn Tool) -> Prompt {
+    let spec = tool.spec();
     let required = spec.input_schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let properties = spec.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let argument = |(name, about): (&String, &Value)| {
@@ -286,6 +292,7 @@ fn prompt(spec: &ToolSpec) -> Prompt {
     let mut prompt =
         Prompt::new(prompt_name(spec.name.as_str()), Some(spec.description.clone()), Some(arguments));
     prompt.title = Some(spec.title.clone());
+    prompt.icons = wire_icons(tool.icons());
     prompt
 }
 

@@ -27,6 +27,7 @@ use crate::response_writer::{self, ChunkedSink as _};
 use crate::stdio::descriptor::{Descriptor, IoDirection};
 use crate::stdio::in_flight::{InFlightRequests, RejectReason};
 use crate::stdio::lines::{InputLine, InputLines};
+use crate::stdio::opening::StdioOpening;
 use crate::stdio::output::{FlushState, OutputBuffer};
 use crate::stdio::running_requests::{RequestFuture, RunningRequests};
 
@@ -92,6 +93,14 @@ impl StdioConnection {
             shutdown,
             ended: false,
         })
+    }
+
+    /// Handles what was read before there was a gate.
+    pub(super) fn resume(&mut self, opening: StdioOpening) {
+        if let Some(session) = opening.session {
+            self.handler.connection.set_session(session);
+        }
+        self.lines.buffer().extend_from_slice(&opening.bytes);
     }
 
     /// Serves the client until it closes its end and every request has ended.
@@ -307,7 +316,7 @@ impl StdioConnection {
             }
             Some(answered) = poll_fn(|context| running.poll_next(context)), if !running.is_empty() => self.respond(answered),
             Some(message) = messages.recv(), if !is_full => self.put(&message),
-            count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
+            count = read_available(input, lines.buffer()), if reads => if !count.is_ok_and(|count| count > 0) {
                 self.end();
             },
         }
@@ -324,13 +333,12 @@ enum NextLine {
 }
 
 /// Reads once. Cancel-safe: no input is lost.
-async fn read(input: &Descriptor, lines: &mut InputLines) -> io::Result<usize> {
+pub(super) async fn read_available(input: &Descriptor, buffer: &mut Vec<u8>) -> io::Result<usize> {
     loop {
-        let buffer = lines.buffer();
         buffer.reserve(READ_BYTES);
         let ready = input.readable().await?;
         let room = buffer.capacity() - buffer.len();
-        let count = rustix::io::read(input.fd(), spare_capacity(buffer));
+        let count = rustix::io::read(input.fd(), spare_capacity(&mut *buffer));
         // A short read means the descriptor is drained.
         if count.map_or_else(|error| error == Errno::AGAIN, |count| count < room) {
             ready.end();

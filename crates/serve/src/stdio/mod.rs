@@ -7,6 +7,7 @@ mod descriptor;
 mod lines;
 mod output;
 mod running_requests;
+mod opening;
 mod connection;
 
 use std::os::fd::OwnedFd;
@@ -24,6 +25,7 @@ use crate::mcp::{ClientIdentity, McpConnection, McpHandler};
 use crate::service::Service;
 use crate::stdio::connection::StdioConnection;
 use crate::stdio::lines::{InputLine, InputLines};
+pub use crate::stdio::opening::StdioOpening;
 
 /// Maximum line length in `refusals`.
 const MAX_TRIED_LINE_BYTES: usize = 4096;
@@ -42,11 +44,26 @@ pub async fn serve_stdio(
     output: OwnedFd,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
+    resume_stdio(service, credential, (input, output), StdioOpening::default(), shutdown).await
+}
+
+/// The same for a session that has begun.
+///
+/// # Errors
+/// A descriptor cannot be used.
+pub async fn resume_stdio(
+    service: Arc<Service>,
+    credential: Credential,
+    descriptors: (OwnedFd, OwnedFd),
+    opening: StdioOpening,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
     let connection = Arc::new(McpConnection::default());
     let (client, messages) = ClientSink::new(Arc::clone(&connection.requests));
     let handler = McpHandler::new(Arc::clone(&service), connection, client, false);
     let identity = ClientIdentity::of(credential);
-    let connection = StdioConnection::open((input, output), handler, identity, messages, shutdown.clone())?;
+    let mut connection = StdioConnection::open(descriptors, handler, identity, messages, shutdown.clone())?;
+    connection.resume(opening);
     let serving = connection.run();
     tokio::pin!(serving);
     tokio::select! {

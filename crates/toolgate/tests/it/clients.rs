@@ -378,6 +378,45 @@ const CLIENT: &str = r#"{"mcpServers": {"issues": {"command": "tracker", "args":
 
 /// A gate behind itself would call itself for ever, also under another name.
 #[test]
+fn a_running_gate_is_installed_by_its_address_and_its_token_is_not_written() {
+    let person = Person::new();
+    let install = |client: &str, more: &[&str]| {
+        person.run(&[&["--token", "hunter2", "mcp", "install", "--client", client, "--yes"], more].concat())
+    };
+    assert_eq!(install("claude-code", &["--http"]).status.code(), Some(0));
+    let file = person.home.join(".claude.json");
+    let expected = json!({
+        "type": "http", "url": "http://127.0.0.1:8420/mcp", "headers": {"Authorization": "Bearer ${TOOLGATE_TOKEN}"},
+    });
+    assert_eq!(json_of(&file)["mcpServers"]["toolgate"], expected);
+    assert_eq!(install("codex", &["--http=https://gate.example.com/mcp"]).status.code(), Some(0));
+    let codex = std::fs::read_to_string(person.home.join(".codex/config.toml")).unwrap();
+    assert!(codex.contains("url = \"https://gate.example.com/mcp\""), "{codex}");
+    assert!(
+        codex.contains("bearer_token_env_var = \"TOOLGATE_TOKEN\"") && !codex.contains("hunter2"),
+        "{codex}"
+    );
+    for (client, more) in [
+        ("claude-desktop", &["--http"][..]),
+        ("cursor", &["--http=http://127.0.0.1:8420/?token=hunter2"]),
+        ("cursor", &["--http=file:///etc/passwd"]),
+        ("cursor", &["--http", "--workspace", "."]),
+        ("cursor", &["--roots-below", ".", "--workspace", "."]),
+    ] {
+        assert_eq!(install(client, more).status.code(), Some(2), "{client} {more:?}");
+    }
+    assert!(!person.home.join(".cursor/mcp.json").exists());
+    // In place of the address the command, and out again.
+    let below = person.project.to_str().unwrap();
+    assert_eq!(install("claude-code", &["--roots-below", "."]).status.code(), Some(0));
+    let entry = json_of(&file)["mcpServers"]["toolgate"].clone();
+    let arguments = json!(["mcp", "--no-config", "--roots-below", below]);
+    assert_eq!((&entry["args"], entry.get("url"), entry.get("headers")), (&arguments, None, None), "{entry}");
+    person.must(&["mcp", "uninstall", "--client", "claude-code", "--yes"]);
+    person.must(&["mcp", "uninstall", "--client", "codex", "--yes"]);
+}
+
+#[test]
 fn a_gate_is_not_imported_under_another_name() {
     let person = Person::new();
     let other = person.home.join("tg");

@@ -29,6 +29,8 @@ mod check_and_doctor;
 mod mcp_servers;
 mod mcp_surfaces;
 mod mcp_packages;
+mod mcp_programs;
+mod mcp_roots;
 mod mcp_registries;
 mod hostile_packages;
 mod mcp_containers;

@@ -271,6 +271,41 @@ fn a_server_that_never_comes_up_is_explained_to_the_person_and_named_to_the_call
     );
 }
 
+/// The instructions of the gate, once they mention something.
+fn instructions_with(client: &mut Client, id: u64, mention: &str) -> String {
+    let about = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"}}});
+    for id in id.. {
+        let discovered = client.ask(id, "server/discover", &about);
+        let text = discovered["result"]["instructions"].as_str().unwrap();
+        if text.contains(mention) {
+            return text.to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("ids do not end");
+}
+
+#[test]
+fn a_client_is_told_which_of_several_servers_failed() {
+    let place = place_with_broken_server();
+    let config = std::fs::read_to_string(place.scratch.path().join("toolgate.yaml")).unwrap();
+    let more = "  lacks: {command: x, env: {A: \"${TEST_NOT_SET}\"}, class: read}\n  hidden: {command: \"false\", tools: {\"*\": {allowed: false}}}\n";
+    place.write("toolgate.yaml", &format!("{config}{more}"));
+    let mut client = Client::stateless(&place);
+    let text = instructions_with(&mut client, 2, "`broken`");
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("cannot be called now")).collect();
+    assert_eq!(
+        lines[1..],
+        [
+            "- the server `broken` is not running: it did not answer as a server does",
+            "- the server `lacks` is not running: it is not installed or not configured"
+        ],
+        "{text}"
+    );
+    assert!(!text.contains("pears") && !text.contains("server `t`") && !text.contains("hidden"), "{text}");
+    client.end();
+}
+
 #[test]
 fn what_a_server_writes_is_followed_from_before_its_first_line() {
     let place = place_with_broken_server();
@@ -372,6 +407,19 @@ impl Client {
 
     /// With options of the command.
     pub(crate) fn start_with(place: &CliFixture, options: &[&str]) -> Self {
+        let mut client = Self::spawn(place, options);
+        let about = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        client.ask(1, "initialize", &about);
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    /// Without a session.
+    fn stateless(place: &CliFixture) -> Self {
+        Self::spawn(place, &[])
+    }
+
+    fn spawn(place: &CliFixture, options: &[&str]) -> Self {
         let mut command = place.toolgate();
         command.args(options).arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
@@ -384,11 +432,7 @@ impl Client {
                 }
             }
         });
-        let mut client = Self { input: process.stdin.take(), process, lines };
-        let about = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        client.ask(1, "initialize", &about);
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        client
+        Self { input: process.stdin.take(), process, lines }
     }
 
     fn send(&mut self, message: &Value) {

@@ -329,7 +329,8 @@ impl Profile {
     }
 
     /// Whether the structured part of its answers has the shape that the tools declare, rather than an envelope of the profile's own.
-    pub(crate) fn has_native_structure(self) -> bool {
+    #[must_use]
+    pub fn has_native_structure(self) -> bool {
         self.0.answer == AnswerShape::Declared
     }
 

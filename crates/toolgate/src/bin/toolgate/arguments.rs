@@ -22,8 +22,8 @@ use crate::log::{LogFormat, LogLevel};
 pub(crate) use self::conversation::{AgentArguments, ConversationArguments, RunArguments};
 pub(crate) use self::eval::{EvalArguments, EvalCommand, HostileArguments};
 pub(crate) use self::mcp::{
-    InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpLogin, McpLogout, McpUnwrap, McpUpdate,
-    McpWrap,
+    InstallScope, McpAdd, McpCommand, McpImport, McpInstall, McpInstallGate, McpLogin, McpLogout, McpUnwrap,
+    McpUpdate, McpWrap,
 };
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
@@ -299,6 +299,9 @@ pub(crate) enum Command {
     Mcp {
         #[command(subcommand)]
         command: Option<McpCommand>,
+        /// Where no workspace is named: the directory that the client's roots may lie in [default: the current directory]
+        #[arg(long, value_name = "DIR")]
+        roots_below: Option<PathBuf>,
     },
     /// Serve MCP over HTTP, at /mcp; with /healthz, /readyz and /metrics
     #[command(after_help = "Examples:

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     log::install(arguments.common.log, arguments.common.log_level);
     telemetry::start_from_environment();
     // Standard output of `toolgate mcp` is the connection to its client.
-    let is_json = arguments.common.json && !matches!(arguments.command, Command::Mcp { command: None });
+    let is_json = arguments.common.json && !matches!(arguments.command, Command::Mcp { command: None, .. });
     let code = run(arguments).unwrap_or_else(|failed| {
         if is_json && !commands::has_printed() {
             print_error(&failed);
@@ -84,8 +84,8 @@ fn run(arguments: Cli) -> Result<u8, CliError> {
         Command::Run(arguments) => commands::run::run(&common, &arguments),
         Command::Chat(arguments) => commands::chat::run(&common, &arguments),
         Command::Scripted { file, listen } => commands::scripted::run(&common, &file, listen),
-        Command::Mcp { command: None } => commands::mcp::run(&common),
-        Command::Mcp { command: Some(command) } => mcp(&common, command),
+        Command::Mcp { command: None, roots_below } => commands::mcp::run(&common, roots_below.as_deref()),
+        Command::Mcp { command: Some(command), .. } => mcp(&common, command),
         Command::Serve(arguments) => commands::serve::run(&common, &arguments),
         Command::Token(TokenCommand::Mint { subject, permissions, lifetime, audience }) => {
             commands::token::mint(&common, &subject, permissions, lifetime, audience)

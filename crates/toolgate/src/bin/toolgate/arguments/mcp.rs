@@ -15,7 +15,7 @@ pub(crate) enum McpCommand {
   toolgate mcp install --client claude-code --workspace ~/project
   toolgate mcp install --client vscode --scope project --trust guided
   toolgate mcp install --client cursor --dry-run")]
-    Install(McpInstall),
+    Install(McpInstallGate),
     /// Take the entry for this gate out of a client's file again: shows it, asks, and touches nothing else
     #[command(after_help = "Examples:
   toolgate mcp uninstall --client claude-code
@@ -199,6 +199,19 @@ pub(crate) struct McpUpdate {
     pub(crate) reinstall: bool,
 }
 
+// `toolgate mcp install`.
+#[derive(Args, Debug)]
+pub(crate) struct McpInstallGate {
+    #[command(flatten)]
+    pub(crate) install: McpInstall,
+    /// The address of a running `toolgate serve` in place of a command; without one, the address that the configuration in use listens on
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = address)]
+    pub(crate) http: Option<String>,
+    /// The workspace of a session is the directory that the client has open, if it lies in this one
+    #[arg(long, value_name = "DIR", conflicts_with = "http")]
+    pub(crate) roots_below: Option<PathBuf>,
+}
+
 // `toolgate mcp install` and `toolgate mcp uninstall`.
 #[derive(Args, Debug)]
 pub(crate) struct McpInstall {
@@ -235,6 +248,16 @@ pub(crate) enum InstallScope {
 fn known_client() -> impl TypedValueParser<Value = &'static McpClient> {
     let names = CLIENTS.iter().map(|client| PossibleValue::new(client.name).help(client.title));
     PossibleValuesParser::new(names).try_map(|name| McpClient::named(&name).ok_or("there is no such client"))
+}
+
+/// The address of a gate.
+fn address(text: &str) -> Result<String, String> {
+    let plain = |one: char| one.is_ascii_alphanumeric() || "-._~:/[]%".contains(one);
+    let is_address = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
+    match text.is_empty() || (is_address && text.chars().all(plain)) {
+        true => Ok(text.to_owned()),
+        false => Err("write an address such as http://127.0.0.1:8420/mcp, without a token".to_owned()),
+    }
 }
 
 /// A name that every client accepts.

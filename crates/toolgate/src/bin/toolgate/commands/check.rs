@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_assembly::ambient::{
-    CONFIG_NAME, HostEnvironment, exists, open_directory, read_file, read_regular_file,
+    CONFIG_NAME, HostEnvironment, exists, is_symlink, open_directory, read_file, read_regular_file, real_path,
 };
 use toolgate_assembly::callers;
 use toolgate_assembly::config_files::{POLICY_EXTENSIONS, SourceFile, ends_with, parse_config};
 use toolgate_assembly::error::BuildError;
 use toolgate_assembly::load::{self, LoadError};
 use toolgate_assembly::personal_paths::refuse_root;
+use toolgate_assembly::program_files::{Interpreter, interpreter};
 use toolgate_assembly::protected_paths::GateOwnedPaths;
 use toolgate_assembly::sandbox_settings::{self, sandbox_options};
 use toolgate_assembly::servers;
@@ -359,21 +360,59 @@ fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, CliError> 
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &GateOwnedPaths::of(settings))?) else {
         return Ok(others);
     };
-    let is_there = |process: &&&ServerProcessConfig| {
-        let program = Path::new(&process.program.value);
-        let read: Vec<PathBuf> =
-            process.read.iter().filter_map(|path| settings.resolve(&path.value).ok()).collect();
-        // A mount has another path in the sandbox, or its own one.
-        let in_mount = program.starts_with("/mnt") || (process.host_paths && exists(program));
-        in_mount || sandbox.shows_program(process.program.value.as_ref(), &read)
+    let problem = |process: &&ServerProcessConfig| {
+        let (message, help) = program_problem(settings, &sandbox, process)?;
+        Some(config.problem_at(&process.program, message, Some(help.to_owned())).into())
     };
-    let missing = processes.iter().filter(|process| !is_there(process));
-    let warning = |process: &&ServerProcessConfig| {
-        let message = format!("there is no program `{}` in the sandbox", process.program.value);
-        let help = "install it, or name it by its absolute path and its folder under `read`".to_owned();
-        config.problem_at(&process.program, message, Some(help)).into()
+    Ok(others.into_iter().chain(processes.iter().filter_map(problem)).collect())
+}
+
+/// Why the program of a server cannot be started in the sandbox, and what to do about it.
+fn program_problem(
+    settings: &Settings,
+    sandbox: &Sandbox,
+    process: &ServerProcessConfig,
+) -> Option<(String, &'static str)> {
+    let program = Path::new(&process.program.value);
+    // A mount has another path in the sandbox, or its own one.
+    if program.starts_with("/mnt") || is_in_own_mount(settings, process, program) {
+        return None;
+    }
+    let read: Vec<PathBuf> =
+        process.read.iter().filter_map(|path| settings.resolve(&path.value).ok()).collect();
+    if !sandbox.shows_program(program.as_os_str(), &read) {
+        let is_link = is_symlink(program) && real_path(program) != program;
+        let message = match is_link && exists(program) {
+            true => {
+                let target = real_path(program);
+                format!(
+                    "the sandbox lacks `{}`, or `{}`, where it leads",
+                    program.display(),
+                    target.display()
+                )
+            }
+            false => format!("there is no program `{}` in the sandbox", program.display()),
+        };
+        return Some((message, "install it, or name it by its absolute path and its folder under `read`"));
+    }
+    let needed = match program.is_absolute().then(|| interpreter(program)).flatten()? {
+        Interpreter::At(path) => path.into_os_string(),
+        Interpreter::Named(name) => name.into(),
     };
-    Ok(others.into_iter().chain(missing.map(warning)).collect())
+    (!sandbox.shows_program(&needed, &read)).then(|| {
+        let message =
+            format!("the sandbox lacks `{}`, which runs `{}`", needed.to_string_lossy(), program.display());
+        (message, "install it in the system, or name what it is installed in under `read`")
+    })
+}
+
+/// Whether a program lies in a mount that its server sees at its path on the host.
+fn is_in_own_mount(settings: &Settings, process: &ServerProcessConfig, program: &Path) -> bool {
+    let is_named = |alias: &str| process.mounts.iter().any(|mount| mount.alias.value == alias);
+    let project = ("@project", &settings.workspace);
+    let mounts = settings.mounts.iter().map(|mount| (mount.alias.as_str(), &mount.path));
+    let mut seen = std::iter::once(project).chain(mounts).filter(|(alias, _)| is_named(alias));
+    process.host_paths && exists(program) && seen.any(|(_, root)| program.starts_with(real_path(root)))
 }
 
 /// What a start of each enabled server would say.

@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use toolgate_connect::BridgedResource;
 use toolgate_gate::{BlockingStrategy, Credential, Gate};
 use toolgate_identity::TokenError;
 use toolgate_serve::{
-    HeldResource, OutputStore, Service, ServiceOptions, UpstreamResource, UpstreamResources, serve_stdio,
+    HeldResource, OutputStore, Service, ServiceOptions, UpstreamResource, UpstreamResources, resume_stdio,
 };
 use toolgate_types::{CallId, SessionId, Trust};
 
-use super::{mcp_startup_error, token_verification};
+use super::{mcp_roots, mcp_startup_error, token_verification};
 use crate::arguments::GlobalOptions;
 use crate::exit::{CliError, DENIED, SUCCESS};
 use crate::interrupt::Interrupt;
@@ -34,14 +35,17 @@ use crate::terminal::warn;
 /// Delay before `madvise_dontneed_text`: by then the client has its first response, and the memory that only the start needed can be released.
 const MEMORY_TRIM_DELAY: Duration = Duration::from_millis(150);
 
-pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
-    let mut settings = resolve_settings(common, Trust::Guided).inspect_err(mcp_startup_error::answer)?;
+pub(crate) fn run(common: &GlobalOptions, roots_below: Option<&Path>) -> Result<u8, CliError> {
+    let settings = resolve_settings(common, Trust::Guided).inspect_err(mcp_startup_error::answer)?;
+    let runtime = super::serving_runtime()?;
+    let begun = mcp_roots::open(common, settings, roots_below, &runtime)?;
+    let mcp_roots::BegunSession { common, mut settings, opening } = begun;
+    let common = &common;
     if common.run.is_none() {
         settings.caller.session = session()?;
     }
     let credential = settings.credential(&common.overrides())?;
     let interrupt = Interrupt::install();
-    let runtime = super::serving_runtime()?;
     let seen = fingerprints(&settings);
     let built = gate_builder::build_gate(
         &settings,
@@ -57,12 +61,7 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
     let reloader = Reloader::new(&common.overrides(), &settings, &built, seen);
     let servers = built.servers.clone();
     let service = service(&settings, built, reloader.pending());
-    let (input, output) = (io::stdin(), io::stdout());
-    let own = |descriptor: io::Result<_>| {
-        descriptor.map_err(|error| CliError::error(format!("the standard streams cannot be used: {error}")))
-    };
-    let (input, output) =
-        (own(input.as_fd().try_clone_to_owned())?, own(output.as_fd().try_clone_to_owned())?);
+    let (input, output) = standard_streams()?;
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(watch_files(reloader));
@@ -73,8 +72,14 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
         let ending = interrupt.token().child_token();
         let useless = unusable_token(common, &settings, &gate, credential.clone());
         let serving = async {
-            let served =
-                serve_stdio(Arc::clone(&service), credential.clone(), input, output, ending.clone()).await;
+            let served = resume_stdio(
+                Arc::clone(&service),
+                credential.clone(),
+                (input, output),
+                opening,
+                ending.clone(),
+            )
+            .await;
             served.map_err(|error| CliError::error(error.to_string()))
         };
         let served = serve_unless(useless, serving, &ending).await;
@@ -84,6 +89,14 @@ pub(crate) fn run(common: &GlobalOptions) -> Result<u8, CliError> {
         served
     });
     served.map(|()| SUCCESS)
+}
+
+/// The descriptors of standard input and output.
+pub(super) fn standard_streams() -> Result<(OwnedFd, OwnedFd), CliError> {
+    let own = |descriptor: io::Result<_>| {
+        descriptor.map_err(|error| CliError::error(format!("the standard streams cannot be used: {error}")))
+    };
+    Ok((own(io::stdin().as_fd().try_clone_to_owned())?, own(io::stdout().as_fd().try_clone_to_owned())?))
 }
 
 /// Serves until `useless` completes. Even then the server shuts down gracefully: requests that were read are answered and recorded.
@@ -183,6 +196,7 @@ impl UpstreamResources for Upstream {
             description: one.description,
             mime_type: one.mime_type,
             size: one.size,
+            icons: one.icons,
         };
         listed.map(resource).collect()
     }

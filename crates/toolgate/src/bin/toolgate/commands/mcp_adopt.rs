@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use toolgate_assembly::ambient::{
     HostEnvironment, exists, is_directory, read_regular_file, real_path, replace_file, write_new_file,
 };
+use toolgate_assembly::program_files::is_of_system;
 use toolgate_assembly::settings::{LoadedConfig, Settings, default_state_dir};
 use toolgate_assembly::trust::{AgreementStore, ConfigCandidate, ConfigOrigin, check_usable};
 use toolgate_clients::{Imported, ImportedMount, InsertError, insert_servers};
+use toolgate_manifest::MountConfig;
 use toolgate_sandbox::refused_place;
 use toolgate_types::{Sha256, Trust};
 
@@ -24,9 +26,6 @@ const DEFAULT_CONFIG_FILE: &str = "toolgate.yaml";
 
 /// The variable of clients for the open directory.
 const PROJECT_VARIABLE: &str = "${workspaceFolder}";
-
-/// Directories that every server sees anyway.
-const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix/store"];
 
 /// Where browsers are installed, the one that servers look for first.
 const BROWSERS: [&str; 6] = [
@@ -59,6 +58,7 @@ pub(super) fn propose_mounts(
     surroundings: &HostEnvironment,
     loaded: Option<&LoadedConfig>,
     writable: &[PathBuf],
+    workspace: &Path,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let writable: Vec<PathBuf> = writable
@@ -66,16 +66,13 @@ pub(super) fn propose_mounts(
         .filter_map(|path| surroundings.absolute(path).ok())
         .map(|path| real_path(&path))
         .collect();
-    let mut known: Vec<(String, PathBuf)> = Vec::new();
-    for mount in loaded.into_iter().flat_map(|loaded| &loaded.config.mounts) {
-        if let Ok(path) = surroundings.absolute(Path::new(mount.path.value.as_str())) {
-            known.push((mount.alias.value.clone(), real_path(&path)));
-        }
-    }
+    let mut known = declared_mounts(surroundings, loaded);
     for server in &mut imported.servers {
         let mut shown: Vec<(String, bool)> = Vec::new();
         let mut in_container: Vec<(String, String)> = Vec::new();
-        for text in &server.paths {
+        let all: Vec<PathBuf> =
+            server.paths.iter().filter_map(|text| directory_of(text, surroundings).ok().flatten()).collect();
+        for text in &server.paths.clone() {
             let directory = match directory_of(text, surroundings) {
                 Ok(Some(directory)) => directory,
                 Ok(None) => continue,
@@ -83,6 +80,10 @@ pub(super) fn propose_mounts(
                     notes.push(format!("{}: {reason}", server.name));
                     continue;
                 }
+            };
+            let directory = match server.container_paths.is_some() || writable.contains(&directory) {
+                true => directory,
+                false => outermost(&all, directory),
             };
             let place = server.container_path(text).map(str::to_owned);
             if place.is_some() && !is_directory(&on_host(text, surroundings)) {
@@ -95,17 +96,14 @@ pub(super) fn propose_mounts(
             }
             let is_agreed = writable.contains(&directory) || server.writes;
             let may_write = is_agreed && server.container_paths.is_none();
-            let is_known = known.iter().find(|(_, path)| *path == directory).map(|(alias, _)| alias.clone());
-            let alias = is_known.unwrap_or_else(|| {
-                let path = directory.display().to_string();
-                let alias = ImportedMount::alias_for(&path, |alias| {
-                    ["@project", "@pkg", "@state"].contains(&alias)
-                        || known.iter().any(|(other, _)| other == alias)
-                });
-                known.push((alias.clone(), directory.clone()));
-                imported.mounts.push(ImportedMount { alias: alias.clone(), path, writable: may_write });
-                alias
+            let alias = alias_of(&directory, &mut known, |mount| {
+                imported.mounts.push(ImportedMount { writable: may_write, ..mount });
             });
+            if server.directory.as_ref() == Some(text)
+                && let Some(start) = place_in(&alias, &directory, &on_host(text, surroundings))
+            {
+                server.work_in(&start);
+            }
             if !shown.iter().any(|(other, _)| *other == alias) {
                 let access = match (may_write, &server.container_paths) {
                     (true, _) => "may change it",
@@ -128,10 +126,62 @@ pub(super) fn propose_mounts(
                 server.show_in_container(&in_container);
             }
         } else if !shown.is_empty() {
-            server.show_mounts(&shown);
+            server.show_mounts(&shown, &workspace.display().to_string());
         }
+        notes.extend(server.directory.take().map(|directory| {
+            let directory = escape_line(&directory);
+            format!("{}: `cwd` is not taken over: mount `{directory}` and name the mount", server.name)
+        }));
     }
     notes
+}
+
+/// The mount of a directory: a known one, or a new one, which is added.
+fn alias_of(
+    directory: &Path,
+    known: &mut Vec<(String, PathBuf)>,
+    mut add: impl FnMut(ImportedMount),
+) -> String {
+    if let Some((alias, _)) = known.iter().find(|(_, path)| path == directory) {
+        return alias.clone();
+    }
+    let path = directory.display().to_string();
+    let alias = ImportedMount::alias_for(&path, |alias| {
+        ["@project", "@pkg", "@state"].contains(&alias) || known.iter().any(|(other, _)| other == alias)
+    });
+    known.push((alias.clone(), directory.to_path_buf()));
+    add(ImportedMount { alias: alias.clone(), path, writable: false });
+    alias
+}
+
+/// The mounts of the configuration.
+fn declared_mounts(surroundings: &HostEnvironment, loaded: Option<&LoadedConfig>) -> Vec<(String, PathBuf)> {
+    let declared = loaded.into_iter().flat_map(|loaded| &loaded.config.mounts);
+    let mount = |mount: &MountConfig| {
+        let path = surroundings.absolute(Path::new(mount.path.value.as_str())).ok()?;
+        Some((mount.alias.value.clone(), real_path(&path)))
+    };
+    declared.filter_map(mount).collect()
+}
+
+/// A directory of the host, below the mount of another one.
+fn place_in(alias: &str, root: &Path, directory: &Path) -> Option<String> {
+    let below = real_path(directory)
+        .strip_prefix(root)
+        .ok()
+        .filter(|_| is_directory(directory))?
+        .to_str()?
+        .to_owned();
+    Some(if below.is_empty() { alias.to_owned() } else { format!("{alias}/{below}") })
+}
+
+/// The directory of these that holds another one, so that there is one mount for both.
+fn outermost(all: &[PathBuf], directory: PathBuf) -> PathBuf {
+    let above = all
+        .iter()
+        .filter(|other| directory.starts_with(other))
+        .min_by_key(|other| other.components().count());
+    above.cloned().unwrap_or(directory)
 }
 
 /// A path of a client's file on this machine.
@@ -149,7 +199,7 @@ fn directory_of(text: &str, surroundings: &HostEnvironment) -> Result<Option<Pat
         return Err(format!("`{shown}` needs a home directory, and HOME is not set"));
     }
     let path = on_host(text, surroundings);
-    if SYSTEM.iter().any(|system| path.starts_with(system)) || path.starts_with("/toolgate") {
+    if is_of_system(&path) || path.starts_with("/toolgate") {
         return Ok(None);
     }
     let directory = match is_directory(&path) {
@@ -218,9 +268,14 @@ pub(super) fn agree(
     file: &Path,
     written: Sha256,
 ) -> Result<(), CliError> {
-    if let ConfigOrigin::Named(_) = loaded.origin {
-        return Ok(());
+    match loaded.origin {
+        ConfigOrigin::Named(_) => Ok(()),
+        _ => agree_to(surroundings, file, written),
     }
+}
+
+/// Agrees to a file that was just written, as it was written.
+pub(super) fn agree_to(surroundings: &HostEnvironment, file: &Path, written: Sha256) -> Result<(), CliError> {
     let directory = file.parent().map(real_path).unwrap_or_default();
     let file = file.file_name().map(|name| directory.join(name)).unwrap_or_default();
     let candidate = ConfigCandidate::read(&file)?;

@@ -13,6 +13,7 @@ use super::mcp_adopt::{
     agree, install_and_check, propose_browser, propose_mounts, wants_to_run, write_config,
 };
 use super::mcp_file::user_file;
+use super::mcp_programs::{in_project_of, name_programs, propose_reads, shown_toolchains, workspace};
 use super::print;
 use crate::arguments::{GlobalOptions, McpImport};
 use crate::exit::{CliError, DENIED, SUCCESS};
@@ -29,7 +30,9 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpImport) -> Result<u8, CliE
                 .help("name a FILE, or a client with --client"));
         }
     };
-    let mut imported = parse_servers(&file, &read(&file, &surroundings)?)?;
+    let (text, about_project) = in_project_of(common, &surroundings, &file, read(&file, &surroundings)?);
+    let mut imported = parse_servers(&file, &text)?;
+    imported.notes.extend(about_project);
     imported.leave_out_gate(is_this_program);
     // With a client, the first word is a server already.
     select_servers(&mut imported, &wanted.servers)?;
@@ -57,9 +60,16 @@ pub(super) fn adopt(
     let loaded = if how.write { Some(load_config(common, &surroundings)?) } else { None };
     let about_browsers = propose_browser(&mut imported);
     imported.notes.extend(about_browsers);
+    let toolchains = shown_toolchains(&surroundings, loaded.as_ref());
+    let about_programs = name_programs(&mut imported, &surroundings, &toolchains);
+    imported.notes.extend(about_programs);
     let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
-    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), how.writable);
+    let workspace = workspace(common, &surroundings, loaded.as_ref());
+    let about_mounts =
+        propose_mounts(&mut imported, &surroundings, loaded.as_ref(), how.writable, &workspace);
     imported.notes.extend(about_mounts);
+    let about_reads = propose_reads(&mut imported, &surroundings, loaded.as_ref(), &workspace, &toolchains);
+    imported.notes.extend(about_reads);
     let notes = notes(&imported);
     notes.iter().for_each(|note| warn(&escape_line(note)));
     for LeftOut { name, reason } in &imported.left_out {

@@ -6,28 +6,33 @@ use serde_json::{Value, json};
 use toolgate_assembly::ambient::{open_directory, this_program};
 use toolgate_assembly::settings::Settings;
 use toolgate_assembly::trust::ConfigOrigin;
-use toolgate_clients::{InstalledEntry, McpClient, ServerEntry};
+use toolgate_clients::{GateEntry, InstalledEntry, McpClient, ServerEntry, TOKEN_VARIABLE, TokenReference};
 use toolgate_types::Trust;
 
 use super::mcp_file::{ClientFile, confirm_change};
 use super::mcp_server_entry::{FoundConfig, gate_arguments, portable_arguments};
 use super::print;
-use crate::arguments::{GlobalOptions, InstallScope, McpInstall};
+use super::serve::DEFAULT_ADDRESS;
+use crate::arguments::{GlobalOptions, InstallScope, McpInstall, McpInstallGate};
 use crate::exit::{CliError, SUCCESS};
 use crate::startup::resolve_settings;
 use crate::terminal::{escape_line, warn};
 
-pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, CliError> {
+pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstallGate) -> Result<u8, CliError> {
+    let McpInstallGate { install: wanted, http, roots_below } = wanted;
     let settings = resolve_settings(common, Trust::Guided)?;
+    if let Some(address) = http {
+        return install_address(common, &settings, wanted, address);
+    }
     refuse_missing_directories(common, &settings)?;
     let facts = wanted.client;
     let file = ClientFile::read(&settings, wanted, facts)?;
-    let portable = portable_entry(common, &settings, wanted);
+    let portable = portable_entry(common, &settings, wanted).filter(|_| roots_below.is_none());
     let is_portable = portable.is_some();
-    let entry = match portable {
+    let entry = GateEntry::from(match portable {
         Some(entry) => entry,
-        None => entry(common, &settings)?,
-    };
+        None => entry(common, &settings, roots_below.as_deref())?,
+    });
     let shown = facts.file.snippet(&wanted.name, &entry).map_err(CliError::error)?;
     if is_portable {
         warn("the entry is for all who open the project: `toolgate` has to be in their PATH");
@@ -37,13 +42,80 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
             "the entry names {file}, which the client's gate then obeys also after it changes; pass --no-config to leave it out"
         ));
     }
+    write_entry(common, wanted, &file, &entry, &shown)
+}
+
+/// The entry of a gate that runs already.
+fn install_address(
+    common: &GlobalOptions,
+    settings: &Settings,
+    wanted: &McpInstall,
+    address: &str,
+) -> Result<u8, CliError> {
+    let facts = wanted.client;
+    let Some(format) = facts.remote else {
+        return Err(CliError::usage(format!(
+            "{} takes no server with an address from its file",
+            facts.title
+        ))
+        .help("install the entry that starts the gate, without --http"));
+    };
+    if let Some(option) = named_option(common) {
+        return Err(CliError::usage(format!("`{option}` is for a gate that the client starts"))
+            .help("give it to `toolgate serve`, which answers at the address"));
+    }
+    let mut listens =
+        settings.loaded.config.serve.listen.as_ref().map_or(DEFAULT_ADDRESS, |listen| listen.value);
+    if listens.ip().is_unspecified() {
+        listens.set_ip(DEFAULT_ADDRESS.ip());
+    }
+    let address = match address {
+        "" => format!("http://{listens}/mcp"),
+        address => address.to_owned(),
+    };
+    let file = ClientFile::read(settings, wanted, facts)?;
+    match format.token {
+        TokenReference::Unknown => warn(&format!(
+            "the token is not written down: add a header `Authorization` to the entry as {} has it, or serve with `--auth none`",
+            facts.title
+        )),
+        TokenReference::Header(_) | TokenReference::Variable(_) => warn(&format!(
+            "the token is not written down: the client takes it from {TOKEN_VARIABLE} in its environment"
+        )),
+    }
+    let entry = GateEntry::Address(address, format);
+    let shown = facts.file.snippet(&wanted.name, &entry).map_err(CliError::error)?;
+    write_entry(common, wanted, &file, &entry, &shown)
+}
+
+/// An option that says how the gate is to be, if one was given.
+fn named_option(common: &GlobalOptions) -> Option<&'static str> {
+    let given = [
+        ("--workspace", common.workspace.is_some()),
+        ("--mount", !common.mounts.is_empty()),
+        ("--profile", common.profile.is_some()),
+        ("--agent", common.agent.is_some()),
+        ("--trust", common.trust.is_some()),
+        ("--run", common.run.is_some()),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+}
+
+fn write_entry(
+    common: &GlobalOptions,
+    wanted: &McpInstall,
+    file: &ClientFile,
+    entry: &GateEntry,
+    shown: &str,
+) -> Result<u8, CliError> {
+    let facts = wanted.client;
     if common.token.is_some() {
         warn("the token is not written down; give it to the client's own environment as TOOLGATE_TOKEN");
     }
-    let by_hand = |reason: &str| manual_edit_error(&file.path, reason, &shown);
+    let by_hand = |reason: &str| manual_edit_error(&file.path, reason, shown);
     let text = file.text().map_err(by_hand)?;
-    let edited = facts.file.install(text, &wanted.name, &entry).map_err(|reason| by_hand(&reason))?;
-    InstallPlan { facts, file: &file, snippet: &shown, edited }.apply(common, wanted)
+    let edited = facts.file.install(text, &wanted.name, entry).map_err(|reason| by_hand(&reason))?;
+    InstallPlan { facts, file, snippet: shown, edited }.apply(common, wanted)
 }
 
 /// The result for a file.
@@ -179,15 +251,28 @@ fn portable_entry(common: &GlobalOptions, settings: &Settings, wanted: &McpInsta
     Some(ServerEntry { program: "toolgate".to_owned(), arguments })
 }
 
-fn entry(common: &GlobalOptions, settings: &Settings) -> Result<ServerEntry, CliError> {
+fn entry(
+    common: &GlobalOptions,
+    settings: &Settings,
+    roots_below: Option<&Path>,
+) -> Result<ServerEntry, CliError> {
+    if roots_below.is_some() && common.workspace.is_some() {
+        return Err(CliError::usage("with `--workspace` the client's roots decide nothing")
+            .help("give `--workspace` or `--roots-below`"));
+    }
     let program = this_program().ok().and_then(|path| path.to_str().map(str::to_owned));
     let program = program.ok_or_else(|| CliError::error("it is not known where this program is"))?;
     let config = &settings.loaded;
     // A `workspace` in the configuration is resolved again at every start.
     let named = common.workspace.is_none() && config.config.workspace.is_some();
-    let workspace = (!named).then_some(settings.workspace.as_path());
+    let workspace = (!named && roots_below.is_none()).then_some(settings.workspace.as_path());
     let absolute = |path: &Path| settings.environment.absolute(path).ok();
-    let arguments = gate_arguments(common, config.file().map(PathBuf::as_path), workspace, absolute)
-        .ok_or_else(|| CliError::usage("a path of the options is not UTF-8 text"))?;
+    let no_text = || CliError::usage("a path of the options is not UTF-8 text");
+    let mut arguments = gate_arguments(common, config.file().map(PathBuf::as_path), workspace, absolute)
+        .ok_or_else(no_text)?;
+    if let Some(below) = roots_below {
+        let below = settings.environment.absolute(below)?;
+        arguments.extend(["--roots-below".to_owned(), below.to_str().ok_or_else(no_text)?.to_owned()]);
+    }
     Ok(ServerEntry { program, arguments })
 }

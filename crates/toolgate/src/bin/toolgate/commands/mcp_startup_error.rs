@@ -15,7 +15,12 @@ const SERVER_ERROR_CODE: i64 = -32000;
 /// Answers every request with the reason, until the client closes its end. There may be more than one: some clients send `server/discover` first and
 /// fall back to `initialize` after its error.
 pub(super) fn answer(failed: &CliError) {
-    answer_all(io::stdin().lock(), io::stdout().lock(), failed);
+    answer_after(&[], failed);
+}
+
+/// The same, beginning with what was read before.
+pub(super) fn answer_after(read: &[u8], failed: &CliError) {
+    answer_all(read.chain(io::stdin().lock()), io::stdout().lock(), failed);
 }
 
 fn answer_all(mut input: impl BufRead, mut output: impl Write, failed: &CliError) {

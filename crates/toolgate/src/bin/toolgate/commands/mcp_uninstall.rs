@@ -55,9 +55,12 @@ pub(crate) fn run(common: &GlobalOptions, wanted: &McpInstall) -> Result<u8, Cli
     Ok(done)
 }
 
-/// The command of the entry, and the names of its other keys, whose values may be secret.
+/// The command or the address of the entry, and the names of its other keys, whose values may be secret.
 fn described(name: &str, found: &RemovedEntry) -> String {
-    let words = escape_line(&found.command_line().join(" "));
+    let words = match found.address() {
+        Some(address) => escape_line(address),
+        None => escape_line(&found.command_line().join(" ")),
+    };
     match found.other_keys() {
         keys if keys.is_empty() => format!("{name}: {words}\n"),
         keys => format!("{name}: {words}\nwith: {}\n", escape_line(&keys.join(", "))),

@@ -7,22 +7,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toolgate_assembly::ambient::{
-    HostEnvironment, exists, open_private_directory, open_private_directory_to_write, real_path,
+    CONFIG_NAME, HostEnvironment, exists, open_private_directory, open_private_directory_to_write, real_path,
     this_program, write_new_file,
 };
 use toolgate_assembly::atomic_file::AtomicFile;
 use toolgate_assembly::gate_builder::WRAPPED;
-use toolgate_assembly::settings::Settings;
-use toolgate_clients::{Imported, LeftOut, McpClient, ServerEntry};
+use toolgate_assembly::settings::{LoadedConfig, Settings};
+use toolgate_clients::{GateEntry, Imported, LeftOut, McpClient, ServerEntry};
 use toolgate_types::{Sha256, Trust};
 
-use super::mcp_adopt::{install_packages, propose_browser, propose_mounts, write_config};
+use super::mcp_adopt::{agree_to, install_packages, propose_browser, propose_mounts, write_config};
 use super::mcp_file::{ClientFile, confirm_change};
 use super::mcp_import::{is_this_program, notes, parse_servers, remove_declared};
 use super::mcp_list::ready_servers;
-use super::mcp_server_entry::{STARTED_IN_PROJECT, gate_arguments};
+use super::mcp_programs::{in_project_of, name_programs, propose_reads, shown_toolchains, workspace};
+use super::mcp_server_entry::{FoundConfig, STARTED_IN_PROJECT, gate_arguments, portable_arguments};
 use super::print;
-use crate::arguments::{GlobalOptions, InstallScope, McpUnwrap, McpWrap};
+use crate::arguments::{GlobalOptions, InstallScope, McpInstall, McpUnwrap, McpWrap};
 use crate::exit::{CliError, SUCCESS, TOOL_ERROR};
 use crate::startup::{load_config, resolve_settings};
 use crate::terminal::{escape_line, warn};
@@ -45,10 +46,20 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
     let plain = resolve_settings(&without_config(common), Trust::Guided)?;
     let file = ClientFile::read(&plain, install, facts)?;
     let text = file.text().map_err(CliError::usage)?.to_owned();
-    let mut imported = parse_servers(&file.path, &text)?;
+    let (imported_text, about_project) = in_project_of(common, &surroundings, &file.path, text.clone());
+    let mut imported = parse_servers(&file.path, &imported_text)?;
+    imported.notes.extend(about_project);
     imported.leave_out_gate(is_this_program);
-    let config = config_file(common, &surroundings, facts, install.scope)?;
-    let behind = GlobalOptions { config: Some(config.clone()), no_config: false, ..common.clone() };
+    let portable = portable_config(common, &surroundings, install);
+    let config = match &portable {
+        Some(config) => config.clone(),
+        None => config_file(common, &surroundings, facts, install.scope)?,
+    };
+    // One of the project counts if this person agreed to it, as for every gate that finds it.
+    let behind = match portable.is_some() {
+        true => common.clone(),
+        false => GlobalOptions { config: Some(config.clone()), no_config: false, ..common.clone() },
+    };
     let loaded = if exists(&config) { Some(load_config(&behind, &surroundings)?) } else { None };
     let taken: Vec<(String, String)> =
         imported.servers.iter().map(|server| (server.name.clone(), server.client_name.clone())).collect();
@@ -60,14 +71,23 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
     }
     let about_browsers = propose_browser(&mut imported);
     imported.notes.extend(about_browsers);
+    let toolchains = shown_toolchains(&surroundings, loaded.as_ref());
+    let about_programs = name_programs(&mut imported, &surroundings, &toolchains);
+    imported.notes.extend(about_programs);
     let declared = loaded.as_ref().map(|loaded| remove_declared(&mut imported, loaded)).unwrap_or_default();
-    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), &wanted.rw);
+    let workspace = workspace(common, &surroundings, loaded.as_ref());
+    let about_mounts = propose_mounts(&mut imported, &surroundings, loaded.as_ref(), &wanted.rw, &workspace);
     imported.notes.extend(about_mounts);
+    let about_reads = propose_reads(&mut imported, &surroundings, loaded.as_ref(), &workspace, &toolchains);
+    imported.notes.extend(about_reads);
     notes(&imported).iter().for_each(|note| warn(&escape_line(note)));
     for LeftOut { name, reason } in &imported.left_out {
         warn(&escape_line(&format!("`{name}` stays in the client: {reason}")));
     }
-    let entry = entry(&behind, &plain, facts)?;
+    let entry = GateEntry::from(match portable.is_some() {
+        true => portable_entry(common, facts, loaded.as_ref())?,
+        false => entry(&behind, &plain, facts)?,
+    });
     let snippet = facts.file.snippet(&install.name, &entry).map_err(CliError::error)?;
     let shown = plan_text(&file, &config, &imported, &taken, &snippet);
     if install.dry_run {
@@ -75,7 +95,10 @@ pub(crate) fn wrap(common: &GlobalOptions, wanted: &McpWrap) -> Result<u8, CliEr
     }
     confirm_change(install, shown, &format!("Do this for {}?", facts.title))?;
     if !imported.servers.is_empty() {
-        add_to_config(&behind, &surroundings, &config, &imported)?;
+        let written = add_to_config(common, &surroundings, &config, &imported)?;
+        if portable.is_some() {
+            agree_to(&surroundings, &config, written)?;
+        }
     }
     let names: Vec<String> = taken.iter().map(|(name, _)| name.clone()).collect();
     let settings = resolve_settings(&behind, Trust::Guided)?;
@@ -199,11 +222,11 @@ fn plan_text(
 }
 
 fn add_to_config(
-    behind: &GlobalOptions,
+    common: &GlobalOptions,
     surroundings: &HostEnvironment,
     config: &Path,
     imported: &Imported,
-) -> Result<(), CliError> {
+) -> Result<Sha256, CliError> {
     let cannot =
         |error: io::Error| CliError::usage(format!("`{}` cannot be written: {error}", config.display()));
     if !exists(config) {
@@ -212,8 +235,35 @@ fn add_to_config(
         }
         write_new_file(config, b"", 0o600).map_err(cannot)?;
     }
-    let loaded = load_config(behind, surroundings)?;
-    write_config(surroundings, &loaded, imported).map(drop)
+    let named = GlobalOptions { config: Some(config.to_path_buf()), no_config: false, ..common.clone() };
+    let loaded = load_config(&named, surroundings)?;
+    write_config(surroundings, &loaded, imported).map(|(_, written)| written)
+}
+
+/// The configuration of a project, for an entry that is the same for all who open it; `None` where the entry has to name a path.
+fn portable_config(
+    common: &GlobalOptions,
+    surroundings: &HostEnvironment,
+    install: &McpInstall,
+) -> Option<PathBuf> {
+    let is_of_project = install.scope == InstallScope::Project && install.file.is_none() && !common.no_config;
+    let is_portable = is_of_project && portable_arguments(common, install.client.name, None).is_some();
+    is_portable.then(|| surroundings.current_dir.join(CONFIG_NAME))
+}
+
+/// The entry for all who open the project: each gate finds the configuration in it.
+fn portable_entry(
+    common: &GlobalOptions,
+    facts: &McpClient,
+    loaded: Option<&LoadedConfig>,
+) -> Result<ServerEntry, CliError> {
+    let names_workspace = loaded.is_some_and(|loaded| loaded.config.workspace.is_some());
+    let arguments = portable_arguments(common, facts.name, Some(FoundConfig { names_workspace }));
+    warn(&format!(
+        "the entry is for all who open the project: `toolgate` has to be in their PATH, and each agrees to `{CONFIG_NAME}` with `toolgate trust`"
+    ));
+    let arguments = arguments.ok_or_else(|| CliError::error("the entry would name a path of yours"))?;
+    Ok(ServerEntry { program: "toolgate".to_owned(), arguments })
 }
 
 /// The configuration with the servers of a client: the named one, or one for this client. The entry names it, so it is obeyed without a search.

@@ -24,6 +24,8 @@ mod mcp_adopt;
 pub(crate) mod mcp_add;
 pub(crate) mod mcp_wrap;
 pub(crate) mod mcp_packages;
+mod mcp_programs;
+mod mcp_roots;
 pub(crate) mod mcp_login;
 pub(crate) mod mcp_logs;
 pub(crate) mod mcp_list;

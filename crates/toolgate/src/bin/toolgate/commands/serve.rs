@@ -37,7 +37,7 @@ use crate::startup::resolve_settings;
 use crate::terminal::warn;
 
 /// The default address.
-const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
+pub(super) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
 /// How long cancelled turns may take to end: as long as a process may take after its termination signal.
 const TURN_TIMEOUT: Duration = Duration::from_secs(7);
 /// Descriptors that connections leave for files, processes, the record and the database.
