@@ -1786,6 +1786,7 @@ export interface components {
             /** @enum {unknown} */
             status: "success" | "error";
             result: string;
+            coloured?: string;
             metadata: components["schemas"]["ResultMetadata"];
         };
         ChatPlan: {
