@@ -25,6 +25,7 @@ mod mcp_route;
 mod application;
 mod problem;
 mod cookie;
+mod issued_logins;
 mod api_route;
 mod page_route;
 mod connected_clients;
