@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::Next;
@@ -20,6 +20,7 @@ use super::connection_slots::ConnectionSlot;
 use super::cookie::BrowserLogins;
 use super::problem::Problem;
 use super::request_metrics::add;
+use super::request_span::RequestSpan;
 use super::responses::json_response;
 use super::server::{HttpServer, Peer};
 
@@ -39,7 +40,9 @@ pub(super) async fn guard_api(
 ) -> Response<Body> {
     match door.admit_api(request).await {
         Ok((request, under_way)) => {
-            let mut response = next.run(request).await;
+            let route = request.extensions().get::<MatchedPath>().map_or("(unknown)", MatchedPath::as_str);
+            let span = RequestSpan::new(request.method(), route, request.headers());
+            let mut response = span.run(next.run(request), Response::status).await;
             // What a caller may see changes, and is not for the cache of a browser or proxy.
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             // A stream has a permit of its own; any other response is awaited by the shutdown.

@@ -19,6 +19,7 @@ mod running_request;
 mod body;
 mod responses;
 mod request_metrics;
+mod request_span;
 mod server;
 mod auth_failures;
 mod mcp_route;
