@@ -55,6 +55,8 @@ pub(crate) struct AnsweredCall {
     pub(crate) result: CallResult,
     id: CallId,
     status: ToolStatus,
+    /// The text of the result with colours, if it has some.
+    coloured: Option<String>,
     metadata: Box<ResultMetadata>,
     /// The plan, if the call changed it.
     plan: Option<Plan>,
@@ -129,7 +131,9 @@ impl CallRunner<'_> {
             }
         };
         relay.flush();
-        self.answered_call(call, id, called)
+        let mut answered = self.answered_call(call, id, called);
+        answered.coloured = relay.colour(&answered.result.text);
+        answered
     }
 
     /// Answers a call that is not made, and audits that.
@@ -186,13 +190,14 @@ impl CallRunner<'_> {
 
     /// Emits the result of a call.
     pub(crate) fn emit_result(&self, answered: AnsweredCall) {
-        let AnsweredCall { result, id, status, metadata, plan, .. } = answered;
+        let AnsweredCall { result, id, status, coloured, metadata, plan, .. } = answered;
         (self.events)(ChatEvent::ToolResult {
             message_id: self.message_id.clone(),
             tool_id: id,
             tool_name: result.name,
             status,
             result: result.text,
+            coloured,
             metadata,
         });
         if let Some(Plan { steps }) = plan {
@@ -270,6 +275,7 @@ fn to_answered_call(
         },
         id,
         status: status(called.decision, code, called.answer.is_error),
+        coloured: None,
         metadata: Box::new(metadata),
         plan,
         violation: failure.filter(|failure| failure.code.is_violation()),
@@ -325,6 +331,7 @@ fn crashed(call: ModelCall, id: CallId) -> AnsweredCall {
         result: CallResult { call: call.id, name: call.name, text, is_error: true, recorded: Some(recorded) },
         id,
         status: ToolStatus::Error,
+        coloured: None,
         metadata: Box::new(metadata),
         plan: None,
         violation: None,

@@ -71,7 +71,7 @@ pub enum ChatEvent {
         message_id: MessageId,
         /// The call.
         tool_id: CallId,
-        /// The output since the last event.
+        /// The output since the last event. The colours of a command are SGR sequences in it, each chunk complete in itself.
         chunk: String,
     },
     /// A call needs a person's approval.
@@ -98,6 +98,9 @@ pub enum ChatEvent {
         status: ToolStatus,
         /// The text that the model receives.
         result: String,
+        /// The same text with the colours of a command as SGR sequences, for people; absent if it has none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        coloured: Option<String>,
         /// Further data about the call.
         metadata: Box<ResultMetadata>,
     },

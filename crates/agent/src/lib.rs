@@ -27,6 +27,7 @@ mod step;
 // One call.
 mod tool_catalogue;
 mod arguments;
+mod coloured_lines;
 mod progress_forwarder;
 mod reporting_approver;
 mod call;

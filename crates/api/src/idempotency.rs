@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, Method, Response, StatusCode};
 use axum::middleware::Next;
 use toolgate_serve::{ApiClient, ClientOwner, Problem};
 use toolgate_types::Sha256;
+use tracing::instrument::Instrument as _;
 
 use crate::failure::{conflict, internal, invalid, unavailable};
 use crate::state::ApiState;
@@ -99,7 +100,7 @@ pub(crate) async fn answer_once(
     let first = FirstRequest { state, owner, key, is_answered: false };
     let request = Request::from_parts(parts, Body::from(body));
     // In a task of its own: it goes on without its client.
-    let answering = tokio::spawn(first.answer(request, next));
+    let answering = tokio::spawn(first.answer(request, next).in_current_span());
     answering.await.unwrap_or_else(|_| internal("answering the request").into_response())
 }
 

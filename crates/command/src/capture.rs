@@ -1,7 +1,7 @@
 //! Captures a command's output as it arrives: each stream alone, and both line by line in the order in which lines were completed.
 
 use toolgate_sandbox::Stream;
-use toolgate_text::{Sanitizer, TerminalEffect};
+use toolgate_text::{Sanitizer, SgrWriter, TerminalEffect, TextStyle};
 
 /// The output of one command.
 #[derive(Debug)]
@@ -24,11 +24,22 @@ pub struct Captured {
     pub both: String,
 }
 
+/// What a chunk adds to the live output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveChunk {
+    /// The text.
+    pub(crate) text: String,
+    /// The same with its colours as SGR, for a screen; `None` if it has none.
+    pub(crate) coloured: Option<String>,
+}
+
 /// One stream.
 #[derive(Debug, Default)]
 struct Channel {
     decoder: Decoder,
     cleaner: Sanitizer,
+    /// How what follows looks. The kept text has no styles.
+    style: TextStyle,
     /// The incomplete last line.
     line: String,
     text: TruncatedText,
@@ -60,7 +71,7 @@ impl Capture {
     }
 
     /// Takes a chunk; returns the text that it adds, for live progress. A line that is overwritten appears twice in the live text.
-    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> LiveChunk {
         let channel = match stream {
             Stream::Output => &mut self.output,
             Stream::Error => &mut self.error,
@@ -89,18 +100,21 @@ impl Capture {
 }
 
 impl Channel {
-    fn write(&mut self, text: &str, both: &mut String, each: usize) -> String {
-        let mut live = String::new();
-        let Self { cleaner, line, text: finished, .. } = self;
+    fn write(&mut self, text: &str, both: &mut String, each: usize) -> LiveChunk {
+        let (mut live, mut coloured) = (String::new(), SgrWriter::default());
+        let Self { cleaner, style, line, text: finished, .. } = self;
         for character in text.chars() {
             cleaner.push(character, &mut |stroke| match stroke {
                 TerminalEffect::Visible(seen) => {
                     line.push(seen);
                     live.push(seen);
+                    coloured.push(seen, *style);
                 }
+                TerminalEffect::Style(next) => *style = next,
                 TerminalEffect::Restart => {
                     line.clear();
                     live.push('\n');
+                    coloured.push('\n', *style);
                 }
                 TerminalEffect::Erase => drop(line.pop()),
                 TerminalEffect::NewLine => {
@@ -109,10 +123,12 @@ impl Channel {
                     both.push_str(line);
                     line.clear();
                     live.push('\n');
+                    coloured.push('\n', *style);
                 }
             });
         }
-        live
+        let coloured = coloured.has_styles().then(|| coloured.finish());
+        LiveChunk { text: live, coloured }
     }
 }
 
@@ -187,9 +203,9 @@ mod tests {
     fn a_character_in_two_pieces_is_one() {
         let mut capture = Capture::with_limit(usize::MAX);
         let euro = "€".as_bytes();
-        assert_eq!(capture.push(Stream::Output, &euro[..2]), "");
-        assert_eq!(capture.push(Stream::Output, &euro[2..]), "€");
-        assert_eq!(capture.push(Stream::Output, b"x\xff\xe2"), "x\u{fffd}");
+        assert_eq!(capture.push(Stream::Output, &euro[..2]).text, "");
+        assert_eq!(capture.push(Stream::Output, &euro[2..]).text, "€");
+        assert_eq!(capture.push(Stream::Output, b"x\xff\xe2").text, "x\u{fffd}");
         assert_eq!(capture.finish(false).output, "€x\u{fffd}\u{fffd}");
     }
 
@@ -203,9 +219,30 @@ mod tests {
     #[test]
     fn whoever_watches_sees_every_state() {
         let mut capture = Capture::with_limit(usize::MAX);
-        assert_eq!(capture.push(Stream::Output, b"10%\r20"), "10%\n20");
-        assert_eq!(capture.push(Stream::Output, b"%\n"), "%\n");
+        assert_eq!(capture.push(Stream::Output, b"10%\r20").text, "10%\n20");
+        assert_eq!(capture.push(Stream::Output, b"%\n").text, "%\n");
         assert_eq!(capture.finish(false).output, "20%\n");
+    }
+
+    #[test]
+    fn colours_are_in_the_live_output_alone() {
+        let mut capture = Capture::with_limit(usize::MAX);
+        let plain = capture.push(Stream::Output, b"plain\n");
+        assert_eq!(plain, LiveChunk { text: "plain\n".to_owned(), coloured: None });
+        // A style goes on in the next chunk of its stream, and every chunk is complete in itself.
+        let red = capture.push(Stream::Output, b"\x1b[3");
+        assert_eq!(red, LiveChunk::default());
+        let red = capture.push(Stream::Output, b"1mre");
+        assert_eq!((&*red.text, red.coloured.as_deref()), ("re", Some("\u{1b}[31mre\u{1b}[0m")));
+        let other = capture.push(Stream::Error, b"bad\n");
+        assert_eq!((&*other.text, other.coloured), ("bad\n", None));
+        let red = capture.push(Stream::Output, b"d\x1b[8;42m hidden\x1b[0m\n");
+        assert_eq!(
+            (&*red.text, red.coloured.as_deref()),
+            ("d hidden\n", Some("\u{1b}[31md hidden\u{1b}[0m\n"))
+        );
+        let captured = capture.finish(false);
+        assert_eq!((&*captured.both, &*captured.output), ("plain\nbad\nred hidden\n", "plain\nred hidden\n"));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_confine::{ConfineRequest, ConfinedRun, Quarantined};
-use toolgate_gate::CallContext;
+use toolgate_gate::{CallContext, ProgressUpdate};
 use toolgate_sandbox::{CommandExit, CommandStdio, Job, Network, SandboxError};
 use toolgate_types::{CallId, Deadline, Failure};
 use toolgate_workspace::{DiskReserve, PathGrant, Workspace};
@@ -204,10 +204,10 @@ fn run_captured(
     let mut seen = 0_u64;
     made.sandbox.run(job, stop, &mut |stream, bytes| {
         let live = capture.push(stream, bytes);
-        let is_shown = !live.is_empty() && seen < command.max_output;
+        let is_shown = !live.text.is_empty() && seen < command.max_output;
         seen = seen.saturating_add(bytes.len() as u64);
         if let Some(progress) = context.progress.as_ref().filter(|_| is_shown) {
-            progress(live.as_str().into());
+            progress(ProgressUpdate { coloured: live.coloured.as_deref(), ..live.text.as_str().into() });
         }
     })
 }

@@ -329,6 +329,8 @@ pub type Progress = Arc<dyn Fn(ProgressUpdate<'_>) + Send + Sync>;
 pub struct ProgressUpdate<'a> {
     /// Text for people and models.
     pub text: &'a str,
+    /// The same text with its colours as SGR, for a screen of a person; `None` if it has none. Only what [`toolgate_text::SgrWriter`] writes.
+    pub coloured: Option<&'a str>,
     /// How much is done, if the tool counts it.
     pub fraction: Option<Fraction>,
 }
@@ -344,7 +346,7 @@ pub struct Fraction {
 
 impl<'a> From<&'a str> for ProgressUpdate<'a> {
     fn from(words: &'a str) -> Self {
-        Self { text: words, fraction: None }
+        Self { text: words, coloured: None, fraction: None }
     }
 }
 

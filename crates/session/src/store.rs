@@ -191,6 +191,33 @@ impl SessionStore {
         summaries.map_err(|error| self.database.explain(&error))
     }
 
+    /// The ids of conversations in which a person or a model said this. ASCII letters count in any case.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn mentioning(
+        &self,
+        filter: &ListFilter,
+        text: &str,
+    ) -> Result<BTreeSet<String>, SessionError> {
+        // What was said is the text of a message or of its parts; names of fields and results of calls are not searched.
+        let query = "SELECT s.id FROM sessions s
+            WHERE (?1 IS NULL OR s.workspace = ?1) AND (?2 IS NULL OR coalesce(s.owner, '') = ?2) AND EXISTS (
+                SELECT 1 FROM messages m, json_tree(CASE WHEN json_valid(m.body) THEN m.body ELSE '{}' END) said
+                WHERE m.session = s.number AND said.key = 'text' AND said.type = 'text'
+                    AND instr(lower(said.value), lower(?3)) > 0
+            )";
+        let mut connection = self.database.connection().await;
+        let found = sqlx::query_scalar::<_, String>(query)
+            .bind(filter.workspace.as_deref().map(path_bytes))
+            .bind(filter.owner.as_ref().map(|owner| owner_text(owner).unwrap_or_default()))
+            .bind(text)
+            .fetch_all(&mut *connection)
+            .await;
+        drop(connection);
+        Ok(found.map_err(|error| self.database.explain(&error))?.into_iter().collect())
+    }
+
     /// The conversation of the person at this machine that was used last in a directory.
     ///
     /// # Errors

@@ -7,12 +7,18 @@
 use serde_json::Value;
 
 use crate::is_invisible;
+use crate::sgr::TextStyle;
+
+/// A longer CSI sequence selects no style.
+const MAX_PARAMETER_BYTES: usize = 64;
 
 /// The effect of a character on the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalEffect {
     /// It is visible.
     Visible(char),
+    /// What follows looks like this.
+    Style(TextStyle),
     /// The line is complete.
     NewLine,
     /// The line starts over; its content is overwritten.
@@ -43,6 +49,10 @@ pub struct Sanitizer {
     state: EscapeState,
     /// Whether a carriage return is pending: the next visible character overwrites the line.
     returned: bool,
+    /// The parameters of the CSI sequence so far.
+    parameters: String,
+    /// The style of what follows.
+    style: TextStyle,
 }
 
 impl Sanitizer {
@@ -52,12 +62,24 @@ impl Sanitizer {
             // CAN, SUB, ESC or any character that does not fit ends the sequence, so an unterminated sequence hides nothing.
             (_, '\u{18}' | '\u{1a}') => EscapeState::Outside,
             (_, '\u{1b}') => EscapeState::Escape,
-            (EscapeState::Escape, '[') | (_, '\u{9b}') => EscapeState::Control,
+            (EscapeState::Escape, '[') | (_, '\u{9b}') => {
+                self.parameters.clear();
+                EscapeState::Control
+            }
             (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_')
             | (_, '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => EscapeState::Words,
             (EscapeState::Escape | EscapeState::Intermediate, ' '..='/') => EscapeState::Intermediate,
             (EscapeState::Escape | EscapeState::Intermediate, '0'..='~') => EscapeState::Outside,
-            (EscapeState::Control, ' '..='?') => EscapeState::Control,
+            (EscapeState::Control, ' '..='?') => {
+                if self.parameters.len() <= MAX_PARAMETER_BYTES {
+                    self.parameters.push(character);
+                }
+                EscapeState::Control
+            }
+            (EscapeState::Control, 'm') => {
+                self.select(tell);
+                EscapeState::Outside
+            }
             (EscapeState::Control, '@'..='~') => EscapeState::Outside,
             (EscapeState::Words, '\u{7}' | '\u{9c}') => EscapeState::Outside,
             (EscapeState::Words, inside) if inside != '\n' => EscapeState::Words,
@@ -66,6 +88,17 @@ impl Sanitizer {
                 EscapeState::Outside
             }
         };
+    }
+
+    /// The end of an SGR sequence.
+    fn select(&mut self, tell: &mut impl FnMut(TerminalEffect)) {
+        let before = self.style;
+        if self.parameters.len() <= MAX_PARAMETER_BYTES {
+            self.style.select(&self.parameters);
+        }
+        if self.style != before {
+            tell(TerminalEffect::Style(self.style));
+        }
     }
 
     fn plain(&mut self, character: char, tell: &mut impl FnMut(TerminalEffect)) {
@@ -95,6 +128,7 @@ pub fn sanitize(text: &str) -> String {
     for character in text.chars() {
         cleaner.push(character, &mut |stroke| match stroke {
             TerminalEffect::Visible(seen) => line.push(seen),
+            TerminalEffect::Style(_) => {}
             TerminalEffect::Restart => line.clear(),
             TerminalEffect::Erase => drop(line.pop()),
             TerminalEffect::NewLine => {

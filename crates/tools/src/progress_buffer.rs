@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use toolgate_gate::{Fraction, Progress, ProgressUpdate};
-use toolgate_text::sanitize;
+use toolgate_text::{StyledText, sanitize, sgr_boundary};
 
 /// Buffers a tool's progress output in bounded memory, however fast the tool writes and however rarely it is read.
 ///
@@ -13,9 +13,19 @@ use toolgate_text::sanitize;
 #[derive(Debug)]
 pub struct ProgressBuffer {
     max_bytes: usize,
+    colours: Colours,
     /// Unsanitised, as the tool wrote it.
     pending: Mutex<ProgressChunk>,
     more: Notify,
+}
+
+/// Whether a buffer keeps the colours of what a tool writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colours {
+    /// For models, and for clients that pass it on to them.
+    Dropped,
+    /// For screens of people.
+    Kept,
 }
 
 /// A tool's output since the last chunk was taken.
@@ -34,7 +44,17 @@ impl ProgressBuffer {
     /// Keeps at most this many bytes.
     #[must_use]
     pub fn with_limit(longest: usize) -> Arc<Self> {
-        Arc::new(Self { max_bytes: longest, pending: Mutex::default(), more: Notify::new() })
+        Self::new(longest, Colours::Dropped)
+    }
+
+    /// The same with the colours that commands write, as SGR, which do not count towards the limit. Only for what people see.
+    #[must_use]
+    pub fn with_colours(longest: usize) -> Arc<Self> {
+        Self::new(longest, Colours::Kept)
+    }
+
+    fn new(max_bytes: usize, colours: Colours) -> Arc<Self> {
+        Arc::new(Self { max_bytes, colours, pending: Mutex::default(), more: Notify::new() })
     }
 
     /// The sink that a tool writes to.
@@ -47,10 +67,12 @@ impl ProgressBuffer {
     fn push(&self, said: ProgressUpdate<'_>) {
         let mut kept = self.lock();
         kept.fraction = said.fraction.or(kept.fraction);
-        kept.text.push_str(said.text);
+        let coloured = said.coloured.filter(|_| self.colours == Colours::Kept);
+        kept.text.push_str(coloured.unwrap_or(said.text));
         // Up to twice the limit is buffered, so that the buffer is not shifted with every update.
         if kept.text.len() > self.max_bytes.saturating_mul(2) {
-            keep_newest(&mut kept.text, self.max_bytes);
+            let from = sgr_boundary(&kept.text, kept.text.len() - self.max_bytes);
+            kept.text.drain(..from);
         }
         drop(kept);
         self.more.notify_one();
@@ -65,8 +87,18 @@ impl ProgressBuffer {
     #[must_use]
     pub fn take(&self) -> Option<ProgressChunk> {
         let ProgressChunk { text: words, fraction: share } = std::mem::take(&mut *self.lock());
-        let mut words = sanitize(&words);
-        keep_newest(&mut words, self.max_bytes);
+        let words = match self.colours {
+            Colours::Dropped => {
+                let mut words = sanitize(&words);
+                keep_newest(&mut words, self.max_bytes);
+                words
+            }
+            Colours::Kept => {
+                let mut words = StyledText::sanitized(&words);
+                words.keep_newest(self.max_bytes);
+                words.to_sgr()
+            }
+        };
         (!words.is_empty()).then_some(ProgressChunk { text: words, fraction: share })
     }
 
@@ -121,6 +153,39 @@ mod tests {
             assert_eq!(listener.take(), told, "{pieces:?}");
             assert_eq!(listener.take(), None, "{pieces:?}");
         }
+    }
+
+    #[test]
+    fn colours_are_for_those_who_ask_for_them() {
+        let update =
+            ProgressUpdate { coloured: Some("\u{1b}[31mred\u{1b}[0m\n"), ..ProgressUpdate::from("red\n") };
+        for (buffer, told) in [
+            (ProgressBuffer::with_limit(LONGEST), "red\n"),
+            (ProgressBuffer::with_colours(LONGEST), "\u{1b}[31mred\u{1b}[0m\n"),
+        ] {
+            buffer.sink()(update);
+            assert_eq!(buffer.take(), said(told));
+            // Nothing else than colours, also if it claims to be a coloured text.
+            buffer.sink()(ProgressUpdate { coloured: Some("\u{1b}[8m\u{1b}[2Jx\u{1b}]8;;y\u{7}"), ..update });
+            let told = buffer.take().unwrap().text;
+            assert!(!told.contains('\u{1b}') && (told == "x" || told == "red\n"), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_colours_is_bounded_and_no_sequence_is_cut() {
+        let buffer = ProgressBuffer::with_colours(LONGEST);
+        for number in 0..100 {
+            let coloured = format!("\u{1b}[1;9{}mab\u{1b}[0m", 1 + number % 6);
+            buffer.sink()(ProgressUpdate { coloured: Some(&coloured), ..ProgressUpdate::from("ab") });
+            assert!(buffer.lock().text.len() <= 2 * LONGEST);
+        }
+        let told = buffer.take().unwrap().text;
+        let plain = toolgate_text::without_sgr(&told);
+        assert!(
+            plain.len() <= LONGEST && plain.chars().all(|character| "ab".contains(character)),
+            "{told:?}"
+        );
     }
 
     #[tokio::test]
@@ -195,7 +260,7 @@ mod tests {
             match step {
                 Step::Say(words, done) => {
                     let share = done.map(share);
-                    ear(ProgressUpdate { text: &words, fraction: share });
+                    ear(ProgressUpdate { fraction: share, ..words.as_str().into() });
                     assert!(listener.lock().text.len() <= 2 * LONGEST, "what nobody takes is not kept");
                     model.whole += &words;
                     model.share = share.or(model.share);

@@ -208,6 +208,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ErrorCode;
     use crate::structured::JsonObjectWriter;
 
     #[test]
@@ -218,7 +219,7 @@ mod tests {
         assert!(!of(ToolOutput::new("1234", object())));
         assert!(!of(ToolOutput::new("", json!({"a": 1}))), "it was not serialised");
         assert!(!of(ToolOutput { full_text: Some(String::new()), ..ToolOutput::new("", object()) }));
-        let failure = crate::Failure::new(crate::ErrorCode::NotPermitted, "this call is not permitted");
+        let failure = Failure::new(ErrorCode::NotPermitted, "this call is not permitted");
         assert!(Outcome::Failed { stage: Stage::Permission, failure }.fits(0));
     }
 }

@@ -511,7 +511,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exchanges the person's token for the cookie of a browser */
+        /** Exchanges a token for the cookie of a browser */
         post: operations["login"];
         delete?: never;
         options?: never;
@@ -1786,6 +1786,7 @@ export interface components {
             /** @enum {unknown} */
             status: "success" | "error";
             result: string;
+            coloured?: string;
             metadata: components["schemas"]["ResultMetadata"];
         };
         ChatPlan: {
@@ -3041,7 +3042,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description The token of `keys/serve.token` */
+                    /** @description The token of `keys/serve.token`; with `--auth jwt` the token of the caller */
                     token: string;
                 };
             };

@@ -124,7 +124,7 @@ function Output({ call }: { call: CallBlock }) {
   }
   const label = `Output of ${revealed(call.name)}`;
   const language = isRunning ? undefined : fileLanguage(call);
-  if (language === undefined || text.length > MAX_COLOURED) return <Terminal text={text} live={isRunning} label={label} />;
+  if (language === undefined || text.length > MAX_COLOURED) return <Terminal text={call.coloured ?? text} live={isRunning} label={label} />;
   return (
     <pre className="terminal" tabIndex={0} role="region" aria-label={label}>
       <Highlighted text={text} language={language} />

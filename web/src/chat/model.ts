@@ -1,5 +1,6 @@
 /** What a conversation looks like, as blocks in order, and how each event changes it. Pure: the same events give the same blocks. */
 import type { CallResult, Events, Frame, Message, PlanStep, Question, ResultMetadata, Usage } from '../api/types';
+import { tail } from '../text/ansi';
 import { split } from '../text/split';
 
 /** The live output that is kept of a running call: its end. */
@@ -19,6 +20,8 @@ export interface CallBlock {
   output: string;
   status: CallStatus;
   result?: string;
+  /** The result with the colours of a command. */
+  coloured?: string;
   metadata?: ResultMetadata;
   /** How a person answered, and whether that was in this window. */
   answer?: Events['chat:tool-answered'] & { isOwn: boolean };
@@ -239,7 +242,7 @@ export class Editor {
 
   private result(data: Events['chat:tool-result']) {
     this.chat.questions = this.chat.questions.filter((open) => open.toolId !== data.toolId);
-    this.call(data, (call) => ({ ...call, status: outcome({ status: data.status, decision: data.metadata.decision }), result: data.result, metadata: data.metadata }));
+    this.call(data, (call) => ({ ...call, status: outcome({ status: data.status, decision: data.metadata.decision }), result: data.result, ...(data.coloured === undefined ? {} : { coloured: data.coloured }), metadata: data.metadata }));
   }
 
   private error(data: Events['chat:error']) {
@@ -300,7 +303,7 @@ function outcome({ status, decision }: { status: string; decision: string | unde
 
 /** Cut to the end only when it is twice too long: a cut copies the text. */
 function bounded(text: string): string {
-  return text.length > 2 * MAX_LIVE_OUTPUT ? text.slice(text.length - MAX_LIVE_OUTPUT) : text;
+  return text.length > 2 * MAX_LIVE_OUTPUT ? tail(text, MAX_LIVE_OUTPUT) : text;
 }
 
 /** The same conversation after these frames. */

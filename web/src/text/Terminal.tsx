@@ -1,5 +1,5 @@
 import { memo, useLayoutEffect, useRef, useState } from 'react';
-import { parseAnsi } from './ansi';
+import { parseAnsi, tail } from './ansi';
 import { Revealed } from './reveal';
 
 /** What is drawn of an output before a person asks for more. */
@@ -13,7 +13,7 @@ export const Terminal = memo(function Terminal({ text, live, label }: { text: st
   const box = useRef<HTMLPreElement>(null);
   const most = live ? LIVE_CHARS : SHOWN_CHARS;
   const isLong = text.length > most && !all;
-  const shown = isLong ? text.slice(text.length - most) : text;
+  const shown = isLong ? tail(text, most) : text;
   useLayoutEffect(() => {
     if (live && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [live, shown]);

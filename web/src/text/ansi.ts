@@ -1,6 +1,7 @@
 /**
- * Colours of a terminal as spans. Only what changes how a letter looks is obeyed: colour, bold, dim, italic, underline. Concealed text, backgrounds,
- * cursor movement, titles and links are dropped, so output cannot hide or overwrite what stands above it. A lone carriage return is a line break.
+ * Colours of a terminal as spans. Only colours and bold are obeyed, which are all that the gate lets through; anything else is dropped here once more:
+ * concealed and faint text, backgrounds, underlines, cursor movement, titles and links, so output cannot hide or overwrite what stands above it, and
+ * looks like nothing of the page. A lone carriage return is a line break.
  */
 
 export interface Span {
@@ -22,6 +23,20 @@ const MAX_SPANS = 20_000;
 interface Style {
   colour: string | undefined;
   flags: Set<string>;
+}
+
+/** The end of a text, at about this many characters: no sequence is cut. Every line begins in the default style. */
+export function tail(text: string, most: number): string {
+  const from = text.length - most;
+  if (from <= 0) return text;
+  // The gate's longest sequence is `ESC [ 0 ; 1 ; 9 6 m`.
+  const before = text.slice(Math.max(0, from - 10), from);
+  const escape = before.lastIndexOf('\u001b');
+  if (escape < 0) return text.slice(from);
+  const begun = from - before.length + escape;
+  // oxlint-disable-next-line no-control-regex
+  const [sequence = ''] = /^\u001b\[[0-9;]*m/.exec(text.slice(begun, begun + 16)) ?? [];
+  return text.slice(Math.max(from, begun + sequence.length));
 }
 
 export function parseAnsi(text: string): Span[] {
@@ -53,12 +68,7 @@ function apply(style: Style, parameters: string) {
       style.colour = undefined;
       style.flags.clear();
     } else if (code === 1) style.flags.add('ansi-bold');
-    else if (code === 2) style.flags.add('ansi-dim');
-    else if (code === 3) style.flags.add('ansi-italic');
-    else if (code === 4) style.flags.add('ansi-underline');
-    else if (code === 22) ['ansi-bold', 'ansi-dim'].forEach((flag) => style.flags.delete(flag));
-    else if (code === 23) style.flags.delete('ansi-italic');
-    else if (code === 24) style.flags.delete('ansi-underline');
+    else if (code === 22) style.flags.delete('ansi-bold');
     else if (code === 39) style.colour = undefined;
     else if (code >= 30 && code <= 37) style.colour = `ansi-${COLOURS[code - 30]}`;
     else if (code >= 90 && code <= 97) style.colour = `ansi-${COLOURS[code - 90]}`;

@@ -38,7 +38,7 @@ export function Login({ state }: { state: LoginState }) {
         >
           {state === 'lapsed' && <p role="status">This browser is no longer logged in.</p>}
           <p>
-            Open the address that <code>toolgate serve</code> printed, or paste its token here.
+            Open the address that <code>toolgate serve</code> printed, or paste a token here: the one of that address, or your own if this gate has several callers.
           </p>
           <input type="password" aria-label="Token" autoComplete="off" autoFocus value={token} onChange={(event) => setToken(event.target.value)} />
           <button type="submit" className="button is-primary" disabled={!token.trim()}>

@@ -27,7 +27,7 @@ export default function Settings() {
       <Grants />
       <ModelList />
       <Operation />
-      {me?.auth === 'token' && (
+      {me && me.auth !== 'none' && (
         <section aria-label="This browser">
           <h2>This browser</h2>
           <button type="button" className="button" onClick={() => void app.logout().catch(() => undefined)}>

@@ -13,6 +13,8 @@ export interface Setup {
   script?: string | undefined;
   /** More lines of `toolgate.yaml`. */
   config?: string | undefined;
+  /** Callers with tokens of their own, by name with their permissions, in place of the token of the one person. */
+  callers?: Record<string, string[]> | undefined;
   /** Files of the workspace. */
   files?: Record<string, string> | undefined;
 }
@@ -24,7 +26,11 @@ export class Gate {
   private token = '';
   private log = '';
 
-  private constructor({ script, config, files }: Setup) {
+  /** The tokens of the callers. */
+  readonly tokens: Record<string, string> = {};
+  private readonly auth: string[];
+
+  private constructor({ script, config, callers, files }: Setup) {
     this.directory = mkdtempSync(join(tmpdir(), 'toolgate-page-'));
     const model = script === undefined ? 'scripted/demo' : 'scripted/script.yaml';
     this.write('toolgate.yaml', `workspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\nmodel: ${model}\n${config ?? ''}`);
@@ -32,7 +38,17 @@ export class Gate {
     this.write('project/README.md', '# Demo\n');
     for (const [path, text] of Object.entries(files ?? {})) this.write(`project/${path}`, text);
     mkdirSync(join(this.directory, 'home'));
+    // The secret that tokens are signed with has to exist before they are asked for.
+    for (const [name, permissions] of Object.entries(callers ?? {})) this.tokens[name] = this.mint(name, permissions);
+    this.auth = callers ? ['--auth', 'jwt'] : [];
     this.process = this.spawn('127.0.0.1:0');
+  }
+
+  private mint(subject: string, permissions: string[]): string {
+    const args = ['-q', '--config', 'toolgate.yaml', 'token', 'mint', '--subject', subject, ...permissions.flatMap((name) => ['--permission', name])];
+    const { status, stdout, stderr } = spawnSync(BINARY, args, { ...this.options, encoding: 'utf8' });
+    if (status !== 0) throw new Error(stderr);
+    return stdout.trim();
   }
 
   private get options() {
@@ -40,7 +56,7 @@ export class Gate {
   }
 
   private spawn(listen: string): ChildProcess {
-    const started = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', listen], { ...this.options, stdio: ['ignore', 'pipe', 'pipe'] });
+    const started = spawn(BINARY, ['--json', '--config', 'toolgate.yaml', 'serve', '--listen', listen, ...this.auth], { ...this.options, stdio: ['ignore', 'pipe', 'pipe'] });
     started.stderr?.on('data', (text: Buffer) => (this.log += text.toString()));
     return started;
   }
@@ -66,9 +82,9 @@ export class Gate {
     if (!output) throw new Error('the gate has no output');
     const line = (await Promise.race([once(createInterface({ input: output }), 'line'), once(this.process, 'exit')])) as unknown[];
     if (typeof line[0] !== 'string') throw new Error(`the gate did not start:\n${this.log}`);
-    const printed = JSON.parse(line[0]) as { page: string; tokenFile: string };
+    const printed = JSON.parse(line[0]) as { page: string; tokenFile: string | null };
     this.address = printed.page.replace(/[#/]*$/, '/');
-    this.token = readFileSync(resolve(this.directory, printed.tokenFile), 'utf8').trim();
+    this.token = printed.tokenFile === null ? '' : readFileSync(resolve(this.directory, printed.tokenFile), 'utf8').trim();
   }
 
   /** The address that is printed for a person. */
@@ -77,10 +93,10 @@ export class Gate {
   }
 
   /** A call of a program that has the token. */
-  async call(tool: string, args: object): Promise<{ decision: string; text: string }> {
+  async call(tool: string, args: object, token = this.token): Promise<{ decision: string; text: string }> {
     const answer = await fetch(`${this.address}api/v1/calls`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: JSON.stringify({ tool, arguments: args }),
     });
     return (await answer.json()) as { decision: string; text: string };

@@ -90,6 +90,49 @@ test.describe('calls', () => {
   });
 });
 
+test.describe('colours of a command', () => {
+  const parts = [
+    '\\033[31mred\\033[0m plain \\033[1;93mbold\\033[0m ',
+    // Concealed, blinking, faint, reversed, black on black, underlined like a link.
+    '\\033[8mc\\033[0m\\033[5mb\\033[0m\\033[2mf\\033[0m\\033[7mr\\033[0m\\033[30;40mk\\033[0m\\033[4mu\\033[0m',
+    `\\033]8;;${BEACON}/link\\007text\\033]8;;\\007\\033]0;title\\007\\033[2J\\033[3A\\033[48;2;232;163;23m end\\033[0m\\n`,
+  ];
+  const command = `printf '${parts.join('')}'; until test -e go; do sleep 0.1; done; printf '\\033[32mlast\\033[0m\\n'`;
+  const script = `memory: prompt\nsteps:\n  - calls: [{tool: run_command, arguments: {command: ${JSON.stringify(command)}}}]\n  - say: "{{last_result}}"\n`;
+  test.use({ setup: { script } });
+
+  test('are shown while it runs and afterwards, and are all that is obeyed', async ({ page, gate }) => {
+    await open(page, gate);
+    await send(page, 'Attack');
+    await button(question(page, 'run_command'), 'Approve').click();
+    const output = tool(page, 'run_command').getByLabel(/Output/);
+    const coloured = async () => {
+      await expect(output.locator('span.ansi-red')).toHaveText('red');
+      await expect(output.locator('span.ansi-yellow.ansi-bold')).toHaveText('bold');
+      await expect(output).toContainText('red plain bold cbfrkutext end');
+      // Everything else looks like plain output.
+      const styles = await output.evaluate((element) => [...new Set([...element.querySelectorAll('span')].map((span) => span.className))]);
+      expect(styles.filter((style) => !/^(ansi-(red|green|yellow) ?|ansi-bold ?)+$/.test(style))).toEqual([]);
+      await expect(output.locator('a')).toHaveCount(0);
+      expect(await amberPixels(page.locator('.transcript'))).toBe(0);
+    };
+    await coloured();
+    gate.edit('go', '');
+    await ended(page);
+    await unfold(tool(page, 'run_command'));
+    await coloured();
+    await expect(output.locator('span.ansi-green')).toHaveText('last');
+    // The model was given none of it, as the text that it repeats shows.
+    const said = await page.getByRole('article').last().innerText();
+    expect(said).toContain('red plain bold cbfrkutext end');
+    for (const sequence of ['\u001b', '\\u{1b}', '[31m']) expect(said).not.toContain(sequence);
+    await page.reload();
+    await unfold(tool(page, 'run_command'));
+    await coloured();
+    expect(requests).toEqual([]);
+  });
+});
+
 test.describe('sizes', () => {
   const bombs = ['['.repeat(30_000), '*a '.repeat(20_000), '>'.repeat(20_000), `${'|a'.repeat(4000)}|\n${'|-'.repeat(4000)}|\n`, '`'.repeat(20_000)];
   const script = [

@@ -1,4 +1,4 @@
-import { accessible, button, ended, expect, open, question, send, test, view } from './test';
+import { accessible, button, ended, expect, message, open, question, send, test, view } from './test';
 
 const SCRIPT = `
 steps:
@@ -143,5 +143,68 @@ test.describe('agents', () => {
     // Another agent of the project has its own level.
     await page.getByRole('combobox', { name: 'Agent' }).selectOption('');
     await expect(page.getByRole('combobox', { name: 'Trust' })).toHaveValue('guided');
+  });
+});
+
+test.describe('several callers', () => {
+  const callers = { alice: ['files:read', 'files:write'], bob: ['files:read'], olga: ['audit:read'] };
+  test.use({ setup: { callers, files: { '.env': 'KEY=1\n' } } });
+
+  test('an operator logs in with a token of its own and sees all of them, and a caller sees no other', async ({ page, gate, browser }) => {
+    const { alice = '', bob = '', olga = '' } = gate.tokens;
+    await gate.call('read_file', { path: 'README.md' }, alice);
+    await gate.call('read_file', { path: '.env' }, bob);
+    await gate.call('write_file', { path: 'x.txt', content: 'secret-word' }, bob);
+
+    await page.goto(gate.page);
+    await page.getByLabel('Token').fill('no.token.atall');
+    await button(page, 'Log in').click();
+    await expect(page.getByRole('alert')).toBeVisible();
+    await page.getByLabel('Token').fill(olga);
+    await button(page, 'Log in').click();
+    await page.getByRole('navigation').getByRole('link', { name: 'Traffic', exact: true }).click();
+    await expect(page.getByText('Live', { exact: true })).toBeVisible();
+    const region = (name: string) => page.getByRole('region', { name, exact: true });
+    const row = (table: string, text: string) => region(table).getByRole('row').filter({ hasText: text });
+    await expect(row('Callers', 'alice').getByRole('cell')).toHaveText(['alice', /yes|no/, /\d/, '1', '0', '0', /./]);
+    await expect(row('Callers', 'bob').getByRole('cell')).toHaveText(['bob', /yes|no/, /\d/, '2', '2', '0', /./]);
+    await expect(row('Callers', 'olga')).toContainText('yes');
+    await expect(region('Refusals and failures')).toContainText('not_permitted');
+    await expect(region('Refusals and failures')).toContainText('denied_path');
+    await expect(row('Tools', 'write_file')).toContainText('not_permitted');
+    await accessible(page);
+
+    // What happens from now on appears by itself: a person of the other caller is asked, in a browser of its own.
+    const other = await browser.newContext();
+    const second = await other.newPage();
+    await second.goto(`${gate.page}#token=${alice}`);
+    await expect(message(second)).toBeVisible();
+    const waiting = gate.call('write_file', { path: 'a.txt', content: 'secret-word' }, alice);
+    await expect(question(second, 'write_file')).toBeVisible();
+    const asked = region('Questions that wait').getByRole('listitem').filter({ hasText: 'write_file' });
+    await expect(asked).toContainText('alice');
+    await expect(region('Questions that wait').getByRole('link', { name: 'Answer' })).toHaveCount(0);
+    await expect(page.locator('main')).not.toContainText('secret-word');
+    // The caller that is asked answers, and sees nothing of the others.
+    await expect(second.getByRole('navigation').getByRole('link', { name: 'Traffic', exact: true })).toHaveCount(0);
+    await button(question(second, 'write_file'), 'Approve').click();
+    expect((await waiting).decision).toBe('ALLOWED');
+    await expect(asked).toHaveCount(0);
+    await second.goto(`${gate.page}#/traffic`);
+    await expect(second.getByText('audit:read')).toBeVisible();
+    await expect(second.locator('main')).not.toContainText('bob');
+
+    // The cookie is no token, no script reads it, and no other site sends it.
+    for (const cookie of await page.context().cookies()) {
+      expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict' });
+      expect(olga).not.toContain(cookie.value);
+    }
+    expect(await page.evaluate(() => document.cookie)).toBe('');
+    await view(page, 'Settings');
+    await button(page, 'Log out').click();
+    await expect(page.getByLabel('Token')).toBeVisible();
+    await page.reload();
+    await expect(page.getByLabel('Token')).toBeVisible();
+    await other.close();
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseAnsi } from '../../src/text/ansi';
+import { parseAnsi, tail } from '../../src/text/ansi';
 import { pairs, parseDiff, splitDiff } from '../../src/text/diff';
 import { openable } from '../../src/text/ModelLink';
 import { reveal, revealed } from '../../src/text/reveal';
@@ -46,6 +46,18 @@ describe('colours of a terminal', () => {
     ['an unfinished sequence ends with the text', 'a\u001b[31', 'a'],
   ])('%s', (_, text, expected) => {
     expect(parseAnsi(text).map((span) => span.text).join('')).toBe(expected);
+  });
+
+  it('are the only thing that is obeyed', () => {
+    expect(parseAnsi('\u001b[2;3;4;7;8;9mx')).toEqual([{ text: 'x', style: '' }]);
+  });
+
+  it('are not cut within a sequence', () => {
+    const text = 'a\u001b[0;1;31mred\u001b[0m';
+    for (let most = 0; most <= text.length + 1; most += 1) {
+      const shown = parseAnsi(tail(text, most)).map((span) => span.text).join('');
+      expect('ared'.endsWith(shown), `${most}: ${shown}`).toBe(true);
+    }
   });
 
   it('beyond the bound are plain', () => {

@@ -23,7 +23,7 @@ fn with_problems(mut operation: Value, statuses: &[u16]) -> Value {
 fn login() -> Value {
     let body = json!({
         "type": "object", "required": ["token"], "additionalProperties": false,
-        "properties": {"token": {"type": "string", "description": "The token of `keys/serve.token`"}},
+        "properties": {"token": {"type": "string", "description": "The token of `keys/serve.token`; with `--auth jwt` the token of the caller"}},
     });
     let answer = json!({
         "type": "object", "required": ["subject", "auth"],
@@ -31,7 +31,7 @@ fn login() -> Value {
     });
     let operation = json!({
         "operationId": "login",
-        "summary": "Exchanges the person's token for the cookie of a browser",
+        "summary": "Exchanges a token for the cookie of a browser",
         "security": [],
         "requestBody": {"required": true, "content": {"application/json": {"schema": body}}},
         "responses": {"200": {

@@ -69,7 +69,7 @@ impl RingText {
             sanitizer.push(character, &mut |effect| match effect {
                 TerminalEffect::Visible(seen) => kept.push(seen),
                 TerminalEffect::Restart | TerminalEffect::NewLine => kept.push('\n'),
-                TerminalEffect::Erase => {}
+                TerminalEffect::Erase | TerminalEffect::Style(_) => {}
             });
         }
         if self.kept.len() > MAX_KEPT_BYTES + SLACK_BYTES {

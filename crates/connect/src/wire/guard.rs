@@ -224,7 +224,8 @@ impl<T: Transport<RoleClient>> GuardedTransport<T> {
         }
         pending.last_report = Some(now);
         if let Some(ProgressRoute(tell)) = &pending.route {
-            tell(ProgressUpdate { text: &progress_text(progress), fraction: progress_fraction(progress) });
+            let (text, fraction) = (progress_text(progress), progress_fraction(progress));
+            tell(ProgressUpdate { fraction, ..text.as_str().into() });
         }
         true
     }

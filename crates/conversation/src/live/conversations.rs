@@ -1,6 +1,6 @@
 //! The conversations of a process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, broadcast, watch};
@@ -44,6 +44,9 @@ const RESERVED_EVENTS: u32 = 10_000_000;
 
 /// How many events of all conversations are kept for a reader of [`Conversations::activity`] that is behind.
 const MAX_ACTIVITY: usize = 256;
+
+/// A shorter query is looked for in titles alone: almost every conversation has each letter.
+const MIN_SEARCHED_CHARS: usize = 3;
 
 /// The longest title.
 const MAX_TITLE_CHARS: usize = 200;
@@ -278,7 +281,7 @@ impl Conversations {
         AgentSource { gate, workspace, settings, overrides, instructions, recorder: None, agent }
     }
 
-    /// The conversations of a caller, the most recently used first.
+    /// The conversations of a caller in whose title or messages the query is, the most recently used first.
     ///
     /// # Errors
     /// They cannot be read.
@@ -294,11 +297,18 @@ impl Conversations {
             limit: None,
             owner: Some(who.owner.clone()),
         };
+        let said = match query.chars().count() >= MIN_SEARCHED_CHARS {
+            true => self.shared.parts.store.mentioning(&filter, query).await?,
+            false => BTreeSet::new(),
+        };
         let query = query.to_lowercase();
         let mut summaries = self.shared.parts.store.list(&filter).await?;
         // Of those used in the same millisecond, by id: the order that cursors name.
         summaries.sort_by(|one, other| (other.changed_at, &other.id).cmp(&(one.changed_at, &one.id)));
-        let wanted = summaries.into_iter().filter(|one| one.title.to_lowercase().contains(&query));
+        let is_wanted = |one: &SessionSummary| {
+            one.title.to_lowercase().contains(&query) || said.contains(one.id.as_str())
+        };
+        let wanted = summaries.into_iter().filter(is_wanted);
         let after = cursor.map(parse_cursor).transpose()?;
         let mut rest = wanted.skip_while(|one| after.as_ref().is_some_and(|after| !is_after(one, after)));
         let page: Vec<SessionSummary> = rest.by_ref().take(limit.max(1)).collect();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::Next;
@@ -13,15 +13,17 @@ use serde_json::json;
 use toolgate_types::{Sha256, Stage};
 
 use super::application::{ApiClient, ClientKind, ClientOwner, StreamLimits};
-use super::auth::{AuthRequirement, AuthenticatedClient, is_equal};
+use super::auth::{AuthRequirement, AuthenticatedClient, is_equal, is_token};
 use super::body::{BodyError, TrackedBody};
 use super::connection_slots::ConnectionSlot;
+use super::cookie::BrowserLogins;
 use super::problem::Problem;
 use super::request_metrics::add;
+use super::request_span::RequestSpan;
 use super::responses::json_response;
 use super::server::{HttpServer, Peer};
 
-/// Exchanges the person's token for a cookie.
+/// Exchanges a token for a cookie.
 pub(super) const LOGIN_PATH: &str = "/api/v1/login";
 /// Ends it.
 pub(super) const LOGOUT_PATH: &str = "/api/v1/logout";
@@ -37,7 +39,9 @@ pub(super) async fn guard_api(
 ) -> Response<Body> {
     match door.admit_api(request).await {
         Ok((request, under_way)) => {
-            let mut response = next.run(request).await;
+            let route = request.extensions().get::<MatchedPath>().map_or("(unknown)", MatchedPath::as_str);
+            let span = RequestSpan::new(request.method(), route, request.headers());
+            let mut response = span.run(next.run(request), Response::status).await;
             // What a caller may see changes, and is not for the cache of a browser or proxy.
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             // A stream has a permit of its own; any other response is awaited by the shutdown.
@@ -95,20 +99,20 @@ impl HttpServer {
         request: &mut Request,
     ) -> Result<(AuthenticatedClient, ClientKind), Response<Body>> {
         let headers = request.headers();
-        let cookies = self.cookies.as_ref().filter(|_| !headers.contains_key(AUTHORIZATION));
-        if let Some(cookies) = cookies.filter(|cookies| cookies.is_present(headers)) {
-            if !cookies.is_valid(headers) {
+        let logins = self.logins.as_ref().filter(|_| !headers.contains_key(AUTHORIZATION));
+        if let Some(logins) = logins.filter(|logins| logins.is_present(headers)) {
+            let Some(client) = self.logged_in(logins, headers).await else {
                 let mut response = unauthenticated().into_response();
-                set_cookie(&mut response, &cookies.clear(self.is_https()));
+                set_cookie(&mut response, &logins.clear(self.is_https()));
                 return Err(response);
-            }
+            };
             if needs_own_origin(request) && !self.is_own_origin(headers) {
                 return Err(foreign_page().into_response());
             }
             if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
                 slot.mark_authenticated();
             }
-            return Ok((self.options.auth.person(), ClientKind::Browser));
+            return Ok((client, ClientKind::Browser));
         }
         // Without a token at all, a page of another site that is allowed to use MCP may not use the API.
         if matches!(self.options.auth.requirement, AuthRequirement::None)
@@ -121,6 +125,44 @@ impl HttpServer {
         match self.admit(request).await {
             Ok(client) => Ok((client, ClientKind::Program)),
             Err(refused) => Err(as_problem(&refused)),
+        }
+    }
+
+    /// The client that the cookie of a request stands for, if it counts.
+    async fn logged_in(&self, logins: &BrowserLogins, headers: &HeaderMap) -> Option<AuthenticatedClient> {
+        match logins {
+            BrowserLogins::Person(cookies) => cookies.is_valid(headers).then(|| self.options.auth.person()),
+            BrowserLogins::Issued(open) => {
+                let token = open.token(headers)?;
+                let identified = self.options.auth.identify(&token, self.service.front().gate()).await;
+                if identified.is_err() {
+                    open.end(headers);
+                }
+                identified.ok()
+            }
+        }
+    }
+
+    /// The cookie of a new login, and whose it is; `None` if the token does not count.
+    async fn begin_login(&self, logins: &BrowserLogins, token: &str) -> Option<NewLogin> {
+        let auth = &self.options.auth;
+        match (logins, &auth.requirement) {
+            (BrowserLogins::Person(cookies), AuthRequirement::Token(digest)) => {
+                is_equal(&Sha256::of(token.as_bytes()), digest).then(|| NewLogin {
+                    cookie: cookies.issue(self.is_https()),
+                    subject: auth.person.subject.clone(),
+                    auth: "token",
+                })
+            }
+            (BrowserLogins::Issued(open), _) if is_token(token) => {
+                let client = auth.identify(token, self.service.front().gate()).await.ok()?;
+                Some(NewLogin {
+                    cookie: open.begin(token, client.owner(), self.is_https()),
+                    subject: client.caller().subject.clone(),
+                    auth: "jwt",
+                })
+            }
+            _ => None,
         }
     }
 
@@ -168,7 +210,15 @@ impl HttpServer {
     }
 }
 
-/// `POST /api/v1/login`: the person's token in exchange for a cookie.
+/// A login that begins.
+struct NewLogin {
+    /// `None` if the clock or the random numbers of this machine are not usable.
+    cookie: Option<String>,
+    subject: String,
+    auth: &'static str,
+}
+
+/// `POST /api/v1/login`: the token of the person, or of a caller, in exchange for a cookie.
 pub(super) async fn login(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -180,9 +230,8 @@ pub(super) async fn login(State(door): State<Arc<HttpServer>>, request: Request)
     if !door.is_own_origin(request.headers()) && request.headers().contains_key(ORIGIN) {
         return foreign_page().into_response();
     }
-    let (Some(cookies), AuthRequirement::Token(digest)) = (&door.cookies, &door.options.auth.requirement)
-    else {
-        let detail = "this gate takes no login: programs send their token with every request";
+    let Some(logins) = &door.logins else {
+        let detail = "this gate takes no login: it needs no token";
         return Problem::new(StatusCode::NOT_FOUND, "not_found", detail).into_response();
     };
     if peer.is_some_and(|peer| door.unknown_tokens.is_exhausted(&peer)) {
@@ -200,32 +249,34 @@ pub(super) async fn login(State(door): State<Arc<HttpServer>>, request: Request)
         let detail = "the body is not {\"token\": \"…\"}";
         return Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail).into_response();
     };
-    if !is_equal(&Sha256::of(token.trim().as_bytes()), digest) {
+    let Some(NewLogin { cookie, subject, auth }) = door.begin_login(logins, token.trim()).await else {
         door.count_bad_token(peer);
         return unauthenticated().into_response();
-    }
-    let Some(cookie) = cookies.issue(door.is_https()) else {
-        let detail = "the clock of this machine is not usable";
+    };
+    let Some(cookie) = cookie else {
+        let detail = "the clock or the random numbers of this machine are not usable";
         return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail).into_response();
     };
     if let Some(slot) = slot {
         slot.mark_authenticated();
     }
-    let subject = &door.options.auth.person.subject;
-    let mut response = json_response(StatusCode::OK, &json!({"subject": subject, "auth": "token"}));
+    let mut response = json_response(StatusCode::OK, &json!({"subject": subject, "auth": auth}));
     set_cookie(&mut response, &cookie);
     response
 }
 
-/// `POST /api/v1/logout`: removes the cookie from the browser.
+/// `POST /api/v1/logout`: ends the login of a caller, and removes the cookie from the browser.
 pub(super) async fn logout(State(door): State<Arc<HttpServer>>, request: Request) -> Response<Body> {
     if !door.is_own_origin(request.headers()) {
         return foreign_page().into_response();
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    if let Some(cookies) = &door.cookies {
-        set_cookie(&mut response, &cookies.clear(door.is_https()));
+    if let Some(logins) = &door.logins {
+        if let BrowserLogins::Issued(open) = logins {
+            open.end(request.headers());
+        }
+        set_cookie(&mut response, &logins.clear(door.is_https()));
     }
     response
 }

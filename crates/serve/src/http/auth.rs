@@ -85,16 +85,25 @@ impl Auth {
             }
             AuthRequirement::Issued { .. } => {
                 let token = bearer(headers).ok_or(AuthRejection::NoToken)?;
-                let credential = self.issued(token);
-                match gate.identify(credential.clone()).await {
-                    Ok(caller) => Ok(AuthenticatedClient {
-                        digests: IdentityDigests::new(AuthMethod::Verified, &caller),
-                        credential,
-                        caller,
-                    }),
-                    Err(_) => Err(AuthRejection::BadToken(credential)),
-                }
+                self.identify(token, gate).await
             }
+        }
+    }
+
+    /// Verifies a token of an issuer.
+    pub(super) async fn identify(
+        &self,
+        token: &str,
+        gate: &Gate,
+    ) -> Result<AuthenticatedClient, AuthRejection> {
+        let credential = self.issued(token);
+        match gate.identify(credential.clone()).await {
+            Ok(caller) => Ok(AuthenticatedClient {
+                digests: IdentityDigests::new(AuthMethod::Verified, &caller),
+                credential,
+                caller,
+            }),
+            Err(_) => Err(AuthRejection::BadToken(credential)),
         }
     }
 
@@ -164,9 +173,13 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     let token = token.trim_matches(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && is_token(token)).then_some(token)
+}
+
+/// Whether a text has the form of a token (RFC 6750).
+pub(super) fn is_token(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    let is_token = !token.is_empty() && token.len() <= MAX_TOKEN_BYTES && token.bytes().all(good);
-    (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
+    !text.is_empty() && text.len() <= MAX_TOKEN_BYTES && text.bytes().all(good)
 }
 
 #[cfg(test)]

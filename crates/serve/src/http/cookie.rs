@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 use toolgate_types::{Sha256, StateKey};
 
+use super::issued_logins::IssuedLogins;
 use crate::mcp::random_id;
 
 /// How long a browser stays authenticated.
@@ -21,13 +22,64 @@ const PURPOSE: &str = "toolgate.cookie.v1";
 /// Makes and verifies the cookies of one server.
 pub(super) struct SessionCookies {
     key: StateKey,
-    name: String,
+    name: CookieName,
+}
+
+/// The name of the cookies of one server. Browsers do not tell ports apart, so the name does.
+pub(super) struct CookieName(String);
+
+impl CookieName {
+    pub(super) fn of(listening: SocketAddr) -> Self {
+        Self(format!("toolgate-{}", listening.port()))
+    }
+
+    /// A `Set-Cookie` header.
+    pub(super) fn header(&self, value: &str, max_age: u64, is_https: bool) -> String {
+        let secure = if is_https { "; Secure" } else { "" };
+        format!("{}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}{secure}", self.0)
+    }
+
+    /// The value of the cookie of a request, if there is exactly one of this name.
+    pub(super) fn value<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut own = pairs.filter(|(name, _)| *name == self.0).map(|(_, value)| value);
+        let (value, None) = (own.next()?, own.next()) else { return None };
+        Some(value)
+    }
+}
+
+/// The logins of browsers: how a cookie stands for a client.
+pub(super) enum BrowserLogins {
+    /// For the person whose token the gate made.
+    Person(SessionCookies),
+    /// For callers with tokens of an issuer.
+    Issued(IssuedLogins),
+}
+
+impl BrowserLogins {
+    /// Whether a request has a cookie of this server.
+    pub(super) fn is_present(&self, headers: &HeaderMap) -> bool {
+        self.name().value(headers).is_some()
+    }
+
+    /// A `Set-Cookie` header that removes the cookie.
+    pub(super) fn clear(&self, is_https: bool) -> String {
+        self.name().header("", 0, is_https)
+    }
+
+    fn name(&self) -> &CookieName {
+        match self {
+            Self::Person(cookies) => &cookies.name,
+            Self::Issued(logins) => logins.name(),
+        }
+    }
 }
 
 impl SessionCookies {
-    /// The cookies of a server with this token. Browsers do not tell ports apart, so the name of the cookie does.
+    /// The cookies of a server with this token.
     pub(super) fn new(token: &Sha256, listening: SocketAddr) -> Self {
-        Self { key: StateKey::new(*token.as_bytes()), name: format!("toolgate-{}", listening.port()) }
+        Self { key: StateKey::new(*token.as_bytes()), name: CookieName::of(listening) }
     }
 
     /// A `Set-Cookie` header that authenticates the browser.
@@ -36,27 +88,12 @@ impl SessionCookies {
         let nonce = random_id()?;
         let seal = self.key.seal(PURPOSE, &[expires.as_bytes(), nonce.as_bytes()]);
         let value = format!("{expires}.{nonce}.{seal}");
-        Some(self.header(&value, LIFETIME.as_secs(), is_https))
-    }
-
-    /// A `Set-Cookie` header that ends it.
-    pub(super) fn clear(&self, is_https: bool) -> String {
-        self.header("", 0, is_https)
-    }
-
-    fn header(&self, value: &str, max_age: u64, is_https: bool) -> String {
-        let secure = if is_https { "; Secure" } else { "" };
-        format!("{}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}{secure}", self.name)
-    }
-
-    /// Whether a request has a cookie of this server.
-    pub(super) fn is_present(&self, headers: &HeaderMap) -> bool {
-        self.value(headers).is_some()
+        Some(self.name.header(&value, LIFETIME.as_secs(), is_https))
     }
 
     /// Whether a request has a cookie that counts.
     pub(super) fn is_valid(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = self.value(headers) else { return false };
+        let Some(value) = self.name.value(headers) else { return false };
         let mut parts = value.split('.');
         let (Some(expires), Some(nonce), Some(seal), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -65,15 +102,6 @@ impl SessionCookies {
         };
         let is_sealed = self.key.verifies(PURPOSE, &[expires.as_bytes(), nonce.as_bytes()], seal.as_bytes());
         is_sealed && expires.parse().is_ok_and(|expires: u64| expires > now().as_secs())
-    }
-
-    /// The value of the cookie, if there is exactly one of its name.
-    fn value<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
-        let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut own = pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value);
-        let (value, None) = (own.next()?, own.next()) else { return None };
-        Some(value)
     }
 }
 

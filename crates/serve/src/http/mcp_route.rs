@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use rmcp::model::{ErrorCode as RpcCode, RequestId, RequestMetaObject, ServerJsonRpcMessage};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_types::{ErrorCode, Failure};
+use tracing::instrument::Instrument as _;
 
 use super::auth::AuthenticatedClient;
 use super::body::{BufferedBody, StreamPermit, TrackedBody, block_in_place_if_long};
@@ -20,11 +21,12 @@ use super::protocol_check::{
     HeaderError, Protocol, check_headers, check_request, check_routing, names_stateless,
 };
 use super::request_metrics::add;
+use super::request_span::RequestSpan;
 use super::responses::{self, error_response, retry_later, rpc_response};
 use super::running_request::{
     JsonResponse, OnDisconnect, RequestOutput, RunningRequest, SseBody, event_response,
 };
-use super::server::HttpServer;
+use super::server::{HttpServer, MCP_PATH};
 use super::sessions::{McpSession, NamedSession};
 use crate::mcp::client_sink::{ClientSink, ServerRequests};
 use crate::mcp::message::{IncomingMessage, InvalidMessage, decode};
@@ -67,6 +69,20 @@ impl HttpServer {
             return Err(self.too_many_requests(&guest));
         }
         self.clients.note(owner, &guest.caller());
+        let span = RequestSpan::new(request.method(), MCP_PATH, request.headers());
+        let status = |answer: &Result<Response<Body>, Refused>| match answer {
+            Ok(response) | Err(response) => response.status(),
+        };
+        span.run(self.answer(request, guest, owner), status).await
+    }
+
+    /// Answers an authenticated request.
+    async fn answer(
+        &self,
+        request: Request,
+        guest: AuthenticatedClient,
+        owner: [u8; 32],
+    ) -> Result<Response<Body>, Refused> {
         if ![Method::GET, Method::POST, Method::DELETE].contains(request.method()) {
             return Err(responses::method_not_allowed());
         }
@@ -168,7 +184,7 @@ impl HttpServer {
         let context = RequestContext::new(id, meta, Arc::new(guest.in_session(None)), client, None);
         let running = RunningRequest {
             cancelled: context.cancelled.clone(),
-            future: Some(Box::pin(handler.serve(request, context))),
+            future: Some(Box::pin(handler.serve(request, context).in_current_span())),
             messages,
             on_disconnect: OnDisconnect::Cancel,
         };
@@ -188,7 +204,7 @@ impl HttpServer {
         let context = RequestContext::new(id, meta, identity, client, negotiated);
         let registered = session.begin(&context.id, &context.cancelled);
         let cancelled = context.cancelled.clone();
-        let serving = session.handler.clone().serve(request, context);
+        let serving = session.handler.clone().serve(request, context).in_current_span();
         let running = RunningRequest {
             cancelled,
             future: Some(Box::pin(async move {

@@ -20,8 +20,9 @@ use super::auth::AuthRequirement;
 use super::auth_failures::{KnownGoodTokenCache, metadata};
 use super::body::BodyReader;
 use super::connected_clients::ConnectedClients;
-use super::cookie::SessionCookies;
+use super::cookie::{BrowserLogins, SessionCookies};
 use super::host_check::AllowedHosts;
+use super::issued_logins::IssuedLogins;
 use super::page_route::page;
 use super::request_metrics::RequestMetrics;
 use super::responses::{self, error_response, text_response};
@@ -57,8 +58,8 @@ pub(crate) struct HttpServer {
     pub(super) streams_per_caller: KeyedSemaphore,
     pub(super) api_streams: Arc<Semaphore>,
     pub(super) api_streams_per_caller: Arc<KeyedSemaphore>,
-    /// The cookies of browsers, where one token stands for the person.
-    pub(super) cookies: Option<SessionCookies>,
+    /// The logins of browsers, where a token is needed.
+    pub(super) logins: Option<BrowserLogins>,
     /// Who uses it.
     pub(super) clients: Arc<ConnectedClients>,
     /// Responses that are not sent completely.
@@ -80,9 +81,12 @@ impl HttpServer {
         let limits = &options.limits;
         let sessions =
             Sessions::new(limits.max_sessions, limits.max_sessions_per_caller, limits.session_idle);
-        let cookies = match &options.auth.requirement {
-            AuthRequirement::Token(token) => Some(SessionCookies::new(token, listening)),
-            AuthRequirement::Issued { .. } | AuthRequirement::None => None,
+        let logins = match &options.auth.requirement {
+            AuthRequirement::Token(token) => {
+                Some(BrowserLogins::Person(SessionCookies::new(token, listening)))
+            }
+            AuthRequirement::Issued { .. } => Some(BrowserLogins::Issued(IssuedLogins::new(listening))),
+            AuthRequirement::None => None,
         };
         let has_callers = matches!(options.auth.requirement, AuthRequirement::Issued { .. });
         let HttpLimits { max_body_bytes, max_all_bodies_bytes, body_timeout: body_patience, .. } = *limits;
@@ -101,7 +105,7 @@ impl HttpServer {
             streams_per_caller: KeyedSemaphore::new(limits.max_streams_per_caller),
             api_streams: Arc::new(Semaphore::new(limits.api_streams())),
             api_streams_per_caller: Arc::new(KeyedSemaphore::new(limits.api_streams_per_caller(has_callers))),
-            cookies,
+            logins,
             clients: Arc::default(),
             answers: TaskTracker::new(),
             connections: TaskTracker::new(),

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_gate::Tool;
 use toolgate_tools::CallResponse;
+use tracing::instrument::Instrument as _;
 
 use crate::admission::ConcurrencyPermit;
 use crate::future_pool::PooledFuture;
@@ -36,7 +37,7 @@ pub(crate) struct RunningCall {
 impl RunningCall {
     /// Continues the call in a task of its own, because its client disconnects.
     pub(crate) fn detach(mut self, calls: &TaskTracker) -> Self {
-        let handle = calls.spawn(self.future);
+        let handle = calls.spawn(self.future.in_current_span());
         self.future = CallFuture::new(async move { handle.await.ok().flatten() });
         self
     }

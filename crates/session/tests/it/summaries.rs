@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use toolgate_llm::Usage;
-use toolgate_session::{ListFilter, NewSession, SessionError, SessionStore};
+use toolgate_session::{ListFilter, NewSession, SessionError, SessionOwner, SessionStore};
 
 use crate::support::{Place, assistant, id, model, new, result, user, wait};
 
@@ -62,6 +62,46 @@ fn the_one_that_was_used_last_comes_first() {
         assert_eq!(listed(Some("/work"), Some(1)).await, "one");
         assert_eq!(listed(Some("/nowhere"), None).await, "");
         assert_eq!(store.last("/nowhere".as_ref()).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn what_was_said_is_searched_and_nothing_else() {
+    wait(async {
+        let place = Place::new();
+        let store = place.open().await;
+        let mut one = store.create(new("one")).await.unwrap();
+        one.append(user("An Otter with \"quotes\" and 50% of it\\n")).await.unwrap();
+        one.append(assistant("It has webbed feet", &["call"])).await.unwrap();
+        one.add_result(result("call", "a result")).await.unwrap();
+        let owner = SessionOwner::Caller(toolgate_types::Sha256::of(b"alice"));
+        let theirs = NewSession { owner: owner.clone(), workspace: "/elsewhere".into(), ..new("theirs") };
+        store.create(theirs).await.unwrap().append(user("an otter too")).await.unwrap();
+        let found = async |filter: &ListFilter, text: &str| {
+            Vec::from_iter(store.mentioning(filter, text).await.unwrap()).join(" ")
+        };
+        let all = ListFilter::default();
+        for (text, ids) in [
+            ("OTTER", "one theirs"),
+            ("webbed feet", "one"),
+            ("\"quotes\"", "one"),
+            ("50%", "one"),
+            ("\\n", "one"),
+            // Names of fields, of tools and of roles, patterns, results.
+            ("role", ""),
+            ("assistant", ""),
+            ("text", ""),
+            ("o_ter", ""),
+            ("%", "one"),
+            ("a result", ""),
+        ] {
+            assert_eq!(found(&all, text).await, ids, "{text}");
+        }
+        let of_person = ListFilter { owner: Some(SessionOwner::Person), ..all.clone() };
+        assert_eq!(found(&of_person, "otter").await, "one");
+        assert_eq!(found(&ListFilter { owner: Some(owner), ..all.clone() }, "otter").await, "theirs");
+        let here = ListFilter { workspace: Some("/work".into()), ..all };
+        assert_eq!(found(&here, "otter").await, "one");
     });
 }
 

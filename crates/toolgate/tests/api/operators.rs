@@ -86,3 +86,74 @@ fn an_operator_sees_callers_tools_reasons_and_what_waits() {
         metrics.text
     );
 }
+
+/// A browser whose person has this client's token.
+fn logged_in(gate: &Gate, client: &Client) -> Client {
+    let token = client.headers[0].1.strip_prefix("Bearer ").unwrap().to_owned();
+    let own = format!("http://{}", gate.address);
+    let login = gate.stranger().header("Origin", &own).post("login", &json!({"token": token}));
+    let cookie = login.headers["set-cookie"].clone();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200"), "{cookie}");
+    assert!(!cookie.contains(&token[..20]), "{cookie}");
+    let me = client.get("me").expect(200);
+    assert_eq!(login.expect(200), json!({"subject": me["subject"], "auth": "jwt"}));
+    gate.stranger().header("Cookie", cookie.split(';').next().unwrap())
+}
+
+#[test]
+fn people_with_tokens_of_their_own_log_in_and_see_what_their_permissions_show() {
+    let gate = Gate::jwt(WRITING);
+    let own = format!("http://{}", gate.address);
+    let (alice, olga) =
+        (gate.caller("alice", PERMITTED), gate.caller("olga", &["--permission", "audit:read"]));
+    let session = alice.session();
+    let (operator, other) = (logged_in(&gate, &olga), logged_in(&gate, &alice));
+    let seen = operator.get("traffic").expect(200);
+    assert_eq!(entry(&seen, "callers", "subject", "alice")["connected"], true);
+    assert_eq!(other.get("traffic").problem(), (403, "not_permitted".to_owned()));
+    // Sessions are those of the caller of the cookie alone.
+    assert_eq!(other.get(&format!("sessions/{session}")).expect(200)["id"], session.as_str());
+    assert_eq!(operator.get(&format!("sessions/{session}")).problem().0, 404);
+    // What changes something needs the page's own origin, and a token in a header counts instead of the cookie.
+    let create = |client: &Client| client.post("sessions", &json!({})).status;
+    assert_eq!((create(&other), create(&other.header("Origin", "http://evil.example"))), (403, 403));
+    assert_eq!(create(&other.header("Origin", &own)), 201);
+    let both = other.header("Authorization", &olga.headers[0].1);
+    assert_eq!(both.get("me").expect(200)["subject"], "olga");
+    // The cookie is for the API and the page alone.
+    assert_eq!((operator.get("/metrics").status, operator.get("/mcp").status), (401, 401));
+    for refused in ["guess", "", "a b", &"x".repeat(15_000)] {
+        let login = gate.stranger().header("Origin", &own).post("login", &json!({"token": refused}));
+        assert_eq!(login.problem(), (401, "unauthenticated".to_owned()), "{refused:.20}");
+    }
+    let evil = gate.stranger().header("Origin", "http://evil.example");
+    assert_eq!(evil.post("login", &json!({"token": "guess"})).status, 403);
+    // The end of a login counts on the server, whatever a browser keeps.
+    assert_eq!(operator.header("Origin", "http://evil.example").post("logout", &json!({})).status, 403);
+    assert_eq!(operator.get("me").status, 200);
+    assert_eq!(operator.header("Origin", &own).post("logout", &json!({})).status, 204);
+    let ended = operator.get("me");
+    assert!(ended.status == 401 && ended.headers["set-cookie"].contains("Max-Age=0"), "{ended:?}");
+    assert_eq!(olga.get("me").status, 200, "the token itself is another matter");
+    assert!(!gate.log().contains(other.headers[0].1.split('=').nth(1).unwrap()), "no cookie in the log");
+}
+
+#[test]
+fn a_login_ends_with_its_token_and_with_the_gate() {
+    let gate = Gate::jwt_with(WRITING, "agents: {helper: {}}\n");
+    let (agent, lasting) = (gate.caller("alice", &["--agent", "helper"]), gate.caller("bob", &[]));
+    let (alice, bob) = (logged_in(&gate, &agent), logged_in(&gate, &lasting));
+    // Every request verifies the token anew: a reload takes away what it counts for.
+    gate.place.write("toolgate.yaml", "agents: {other: {}}\n");
+    let begun = std::time::Instant::now();
+    while alice.get("me").status == 200 {
+        assert!(
+            begun.elapsed() < crate::gate::TEST_TIMEOUT,
+            "the agent was taken away, and its login still counts"
+        );
+    }
+    assert_eq!((alice.get("me").status, agent.get("me").status, bob.get("me").status), (401, 401, 200));
+    let gate = gate.restart();
+    assert_eq!((bob.get("me").status, lasting.get("me").status), (401, 200));
+    assert_eq!(logged_in(&gate, &lasting).get("me").expect(200)["subject"], "bob");
+}

@@ -24,6 +24,24 @@ steps:
 ";
 
 #[test]
+fn a_session_is_found_by_what_was_said_in_it() {
+    let gate = Gate::serve("steps:\n  - say: It has webbed feet.\n");
+    let person = gate.person();
+    let (told, _other) = (person.session(), person.session());
+    let mut socket = person.socket(&told, 0);
+    socket.send("chat:send", &json!({"text": "Tell me about the otter"}));
+    socket.wait("chat:stream-end");
+    let found = |query: &str| {
+        let list = person.get(&format!("sessions?query={query}")).expect(200);
+        list["items"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("WEBBED%20feet"), [told.as_str()]);
+    for query in ["assistant", "%22text%22", "zebra", "we"] {
+        assert!(found(query).is_empty(), "{query}");
+    }
+}
+
+#[test]
 fn a_session_is_created_listed_renamed_and_deleted() {
     let gate = Gate::serve(READING);
     let person = gate.person();

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -236,4 +237,143 @@ fn the_environment_wins_over_the_file_and_can_switch_the_export_off() {
     assert_eq!(received.recv().unwrap().spans().len(), 1 + STAGES.len());
     succeeded(&place.toolgate().args(read()).env("OTEL_SDK_DISABLED", "true").output().unwrap());
     assert!(unused.accept().is_err(), "nothing was sent to the collector of the file");
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+/// A served gate that exports.
+struct Served {
+    process: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(place: &CliFixture, collector: SocketAddr) -> (Self, String) {
+        let mut command = exporting(place, collector);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let token = std::fs::read_to_string(told["tokenFile"].as_str().unwrap()).unwrap();
+        (Self { process, address: told["listen"].as_str().unwrap().to_owned() }, token.trim().to_owned())
+    }
+
+    /// Sends a request on a connection of its own; the status and the body of its answer.
+    fn request(&self, line: &str, headers: &[&str], body: &serde_json::Value) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let host = &self.address;
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+    }
+
+    /// Ends it in order, so that what is left is exported.
+    fn end(mut self) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // The process may already have ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The spans that a collector receives until there are so many of this kind.
+fn spans_until(received: &Receiver<Batch>, count: usize, is_wanted: impl Fn(&Span) -> bool) -> Vec<Span> {
+    let mut spans = Vec::new();
+    while spans.iter().filter(|span| is_wanted(span)).count() < count {
+        // A timeout that only a failure reaches.
+        let batch = received.recv_timeout(Duration::from_secs(60));
+        let batch = batch.unwrap_or_else(|error| panic!("{error}: {spans:?}"));
+        assert!(!batch.holds(CANARY), "{:?}", batch.decoded());
+        spans.extend(batch.spans());
+    }
+    spans
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_request_over_http_is_a_span_in_the_trace_that_its_client_names() {
+    let ((address, received), place) = (collector(), place());
+    let (gate, token) = Served::start(&place, address);
+    let auth = format!("Authorization: Bearer {token}");
+    // The flag that says that the client does not record its own span is not obeyed.
+    let [unsampled, sampled] = ["00", "01"].map(|flags| format!("traceparent: 00-{TRACE}-{PARENT}-{flags}"));
+    let call = json!({"tool": "read_file", "arguments": {"path": format!("{CANARY}.txt")}});
+    let (status, body) = gate.request("POST /api/v1/calls", &[auth.as_str(), unsampled.as_str()], &call);
+    assert!(status == "200" && body.contains(CANARY), "{status} {body}");
+    let mcp = [
+        auth.as_str(),
+        sampled.as_str(),
+        "Accept: application/json, text/event-stream",
+        "MCP-Protocol-Version: 2026-07-28",
+        "Mcp-Method: tools/call",
+        "Mcp-Name: read_file",
+    ];
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "read_file", "arguments": call["arguments"], "_meta": meta});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let (status, body) = gate.request("POST /mcp", &mcp, &message);
+    assert!(status == "200" && body.contains(CANARY), "{status} {body}");
+    // Without a trace, or with one that is none, a request begins its own. Its path is not exported.
+    let forged = format!("traceparent: 00-{}-{PARENT}-01", "0".repeat(32));
+    let twice = [sampled.as_str(), sampled.as_str()];
+    let none: [&[&str]; 4] = [&[], &["traceparent: 00-0-0-01"], &[forged.as_str()], &twice];
+    for more in none {
+        let headers = [&[auth.as_str()][..], more].concat();
+        let path = format!("GET /api/v1/sessions/{CANARY}");
+        assert_eq!(gate.request(&path, &headers, &json!(null)).0, "404");
+    }
+    // A stranger fills no queue.
+    let stranger = ["Authorization: Bearer no-token", sampled.as_str()];
+    assert_eq!(gate.request("GET /api/v1/me", &stranger, &json!(null)).0, "401");
+    assert_eq!(gate.request("GET /mcp", &stranger, &json!(null)).0, "401");
+    gate.end();
+    let is_request = |span: &Span| attribute(&span.attributes, "http.route").is_some();
+    let spans = spans_until(&received, 6, is_request);
+    let requests: Vec<&Span> = spans.iter().filter(|span| is_request(span)).collect();
+    assert_eq!(requests.len(), 6, "{requests:?}");
+    for name in ["POST /api/v1/calls", "POST /mcp"] {
+        let [request] = requests.iter().filter(|span| span.name == name).collect::<Vec<_>>()[..] else {
+            panic!("{requests:?}")
+        };
+        assert_eq!(
+            (hex(&request.trace_id), hex(&request.parent_span_id)),
+            (TRACE.to_owned(), PARENT.to_owned())
+        );
+        assert_eq!(attribute(&request.attributes, "http.response.status_code"), Some(json!(200)));
+        assert_eq!(request.kind, 2, "a span of a server");
+        let below =
+            |span: &&Span| span.parent_span_id == request.span_id && span.trace_id == request.trace_id;
+        let calls: Vec<&str> = spans.iter().filter(below).map(|span| span.name.as_str()).collect();
+        assert_eq!(calls, ["execute_tool read_file"], "{spans:?}");
+    }
+    let own: Vec<_> = requests.iter().filter(|span| span.name == "GET /api/v1/sessions/{id}").collect();
+    assert_eq!(own.len(), 4, "{requests:?}");
+    for request in own {
+        assert!(request.parent_span_id.is_empty() && hex(&request.trace_id) != TRACE, "{request:?}");
+        assert_eq!(attribute(&request.attributes, "http.response.status_code"), Some(json!(404)));
+    }
 }

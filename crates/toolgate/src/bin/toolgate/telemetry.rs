@@ -7,8 +7,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
-use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
+};
+use opentelemetry::{Context as TraceContext, KeyValue};
 use opentelemetry_otlp::{
     ExporterBuildError, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
@@ -17,6 +19,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use toolgate_assembly::notices::warn;
 use toolgate_gate::SPAN_TARGET;
 use toolgate_manifest::Config;
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
@@ -38,6 +41,9 @@ const TRACES_PATH: &str = "/v1/traces";
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one batch may take. On the SDK's thread, so that no call waits for it.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The field of a span of an HTTP request with the `traceparent` of its client, which the HTTP server validated.
+const TRACEPARENT_FIELD: &str = "toolgate.traceparent";
 
 /// Set once a collector is known, which may be after the subscriber was installed.
 static EXPORT: OnceLock<Export> = OnceLock::new();
@@ -154,6 +160,8 @@ struct ExportLayer;
 impl Layer<Registry> for ExportLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, Registry>) {
         if let Some(export) = EXPORT.get() {
+            // A span without a parent in this process stands in the context of its thread.
+            let _remote = RemoteParent::of(attributes).map(TraceContext::attach);
             export.layer.on_new_span(attributes, id, context);
         }
     }
@@ -169,6 +177,36 @@ impl Layer<Registry> for ExportLayer {
             export.layer.on_close(id, context);
         }
     }
+}
+
+/// Finds the span of a client that a span of an HTTP request continues.
+#[derive(Default)]
+struct RemoteParent(Option<TraceContext>);
+
+impl RemoteParent {
+    fn of(attributes: &Attributes<'_>) -> Option<TraceContext> {
+        attributes.metadata().fields().field(TRACEPARENT_FIELD)?;
+        let mut parent = Self::default();
+        attributes.record(&mut parent);
+        parent.0
+    }
+}
+
+impl Visit for RemoteParent {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() != TRACEPARENT_FIELD {
+            return;
+        }
+        let mut fields = value.split('-').skip(1);
+        let trace = fields.next().and_then(|trace| TraceId::from_hex(trace).ok());
+        let span = fields.next().and_then(|span| SpanId::from_hex(span).ok());
+        self.0 = trace.zip(span).map(|(trace, span)| {
+            let context = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default());
+            TraceContext::new().with_remote_span_context(context)
+        });
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
 struct WhileExporting;

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use toolgate_agent::{ResultMetadata, ToolStatus};
 use toolgate_render::{char_columns, truncate_columns};
+use toolgate_text::without_sgr;
 use toolgate_types::CallId;
 
 use crate::approval_screen::{Screen, quoted};
@@ -82,7 +83,7 @@ impl CallHistory {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id)
             && call.output.len() < MAX_OUTPUT_BYTES
         {
-            call.output.push_str(chunk);
+            call.output.push_str(&without_sgr(chunk));
         }
     }
 

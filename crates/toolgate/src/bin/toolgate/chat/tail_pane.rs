@@ -2,16 +2,23 @@
 
 use std::collections::VecDeque;
 
-use toolgate_render::truncate_columns;
+use toolgate_render::{ControlEscaper, truncate_columns};
+use toolgate_text::{TextStyle, styled_pieces};
 
 use crate::approval_screen::{GUTTER_COLUMNS, Screen};
-use crate::terminal::{escape_control_chars, paint};
+use crate::terminal::paint;
 
 /// The number of lines shown.
 const MAX_VISIBLE_LINES: usize = 8;
 
 /// Longer lines are cut before any further processing.
 const MAX_LINE_CHARS: usize = 2048;
+
+/// A tab is shown as so many spaces.
+const TAB_COLUMNS: usize = 4;
+
+/// Output is faint beside what the gate and the model say.
+const FAINT: &str = "2";
 
 /// The rows that show the output.
 #[derive(Debug)]
@@ -20,7 +27,7 @@ pub(crate) struct TailPane {
     /// Whether rows can be redrawn; if not, the first lines are printed and the rest is counted.
     can_redraw: bool,
     /// The last lines; the newest may be incomplete.
-    lines: VecDeque<String>,
+    lines: VecDeque<Line>,
     /// The number of lines so far.
     total: usize,
     /// Whether the next character begins a line.
@@ -28,6 +35,9 @@ pub(crate) struct TailPane {
     /// The number of rows that were printed, if rows cannot be redrawn.
     printed: usize,
 }
+
+/// A line with the styles of its characters.
+type Line = Vec<(char, TextStyle)>;
 
 impl TailPane {
     pub(crate) fn new(screen: Screen, can_redraw: bool) -> Self {
@@ -37,14 +47,17 @@ impl TailPane {
     /// Takes the next chunk. Returns what to print if rows cannot be redrawn.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut written = String::new();
-        for character in chunk.chars() {
+        let pieces = styled_pieces(chunk);
+        let characters =
+            pieces.iter().flat_map(|(style, piece)| piece.chars().map(move |character| (character, *style)));
+        for (character, style) in characters {
             if std::mem::replace(&mut self.at_start, character == '\n') {
                 written.push_str(&self.begin_line());
             }
             if let Some(line) =
                 self.lines.back_mut().filter(|line| character != '\n' && line.len() < MAX_LINE_CHARS)
             {
-                line.push(character);
+                line.push((character, style));
             }
         }
         written
@@ -74,7 +87,7 @@ impl TailPane {
     /// Without redrawing, a line is printed when it is complete.
     fn begin_line(&mut self) -> String {
         let printed = if self.can_redraw { String::new() } else { self.print_last() };
-        self.lines.push_back(String::new());
+        self.lines.push_back(Line::new());
         if self.lines.len() > MAX_VISIBLE_LINES {
             self.lines.pop_front();
         }
@@ -94,10 +107,33 @@ impl TailPane {
     }
 
     /// A line on one row, behind the gutter.
-    fn row(&self, line: &str) -> String {
-        let line = escape_control_chars(line).replace('\t', "    ");
+    fn row(&self, line: &[(char, TextStyle)]) -> String {
+        let (mut escaper, mut escaped) = (ControlEscaper::default(), Line::new());
+        for (character, style) in line {
+            match character {
+                '\t' => escaped.extend([(' ', *style); TAB_COLUMNS]),
+                other => escaped.extend(escaper.escape(*other).map(|shown| (shown, *style))),
+            }
+        }
+        let text: String = escaped.iter().map(|(character, _)| character).collect();
         let room = self.screen.columns.saturating_sub(GUTTER_COLUMNS + 1);
-        format!("{}{}", self.screen.gutter(), paint(&truncate_columns(&line, room), "2", self.screen.colour))
+        let fitting = truncate_columns(&text, room);
+        format!("{}{}", self.screen.gutter(), self.painted(&fitting, &escaped))
+    }
+
+    /// A text with the styles of the characters that it begins with. What has no style of its own is faint.
+    fn painted(&self, text: &str, styled: &[(char, TextStyle)]) -> String {
+        let mut runs: Vec<(TextStyle, String)> = Vec::new();
+        for (index, character) in text.chars().enumerate() {
+            let style = styled.get(index).filter(|(own, _)| *own == character).map(|(_, style)| *style);
+            let style = style.unwrap_or_default();
+            match runs.last_mut() {
+                Some((last, run)) if *last == style => run.push(character),
+                _ => runs.push((style, character.to_string())),
+            }
+        }
+        let code = |style: TextStyle| if style.is_plain() { FAINT.to_owned() } else { style.code() };
+        runs.iter().map(|(style, run)| paint(run, &code(*style), self.screen.colour)).collect()
     }
 }
 
@@ -140,6 +176,29 @@ mod tests {
           │ line 8
           … 12 more lines, /open 3
         ");
+    }
+
+    #[test]
+    fn colours_of_a_command_are_on_its_rows_alone() {
+        let chunk = "ok \u{1b}[1;31mred\u{1b}[0m\u{1b}[8mx\u{1b}[2J\n";
+        let rows = |screen: Screen| {
+            let mut window = TailPane::new(screen, true);
+            window.push(chunk);
+            window.end("").join("\n")
+        };
+        let wide = Screen { columns: 80, ..SCREEN };
+        let gutter = "  │ ";
+        let escaped = "\\u{1b}[8mx\\u{1b}[2J";
+        assert_eq!(rows(wide), format!("{gutter}ok red{escaped}"));
+        let painted = format!("\u{1b}[2mok \u{1b}[0m\u{1b}[1;31mred\u{1b}[0m\u{1b}[2m{escaped}\u{1b}[0m");
+        assert!(
+            rows(Screen { colour: true, ..wide }).ends_with(&painted),
+            "{:?}",
+            rows(Screen { colour: true, ..wide })
+        );
+        // A row that is cut ends in the default style.
+        let narrow = rows(Screen { columns: 12, colour: true, ..SCREEN });
+        assert!(narrow.ends_with("\u{1b}[0m") && !narrow.contains("[8m"), "{narrow:?}");
     }
 
     #[test]
