@@ -30,7 +30,7 @@ use toolgate_confine::{ConfineRequest, ConfinedMount, Quarantined};
 use toolgate_egress::{Dial, NetworkAllowlist, environment};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{BindMount, CommandStdio, Job, Network, PROXY_PORT, ResourceLimits};
-use toolgate_types::{CallId, Deadline, ErrorCode, Escalation, Failure};
+use toolgate_types::{CallId, ErrorCode, Escalation, Failure};
 use toolgate_workspace::{
     DiskReserve, ListOptions, Mount, MountAccess, PathStyle, Workspace, WorkspaceError, WorkspaceView,
 };

@@ -135,7 +135,7 @@ impl Service {
         mut options: CallOptions,
     ) -> Option<CallResponse> {
         let _under_way = self.calls.token();
-        let _permit = self.concurrency.acquire(caller_key).await?;
+        let _permit = self.caller_limit.acquire(caller_key, std::future::pending()).await.ok()?;
         self.wait_for_tool(&call.tool).await;
         let cancelled = self.ending.child_token();
         options.cancelled = cancelled.clone();

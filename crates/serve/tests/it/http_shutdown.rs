@@ -56,7 +56,7 @@ impl Tool for Waiting {
             self.begun.send(context.caller.subject.clone()).unwrap();
             tokio::select! {
                 _ = self.let_go.acquire() => Ok(ToolOutput::new("let go", json!({}))),
-                () = context.cancelled.cancelled() => {
+                _ = context.stop.over() => {
                     Err(Failure::new(ErrorCode::Cancelled, "told to end"))
                 }
             }
