@@ -47,7 +47,7 @@ pub(crate) fn write_response(
     write_in_parts(sink, id, is_stateless, answer);
 }
 
-/// All of it at once, by serde.
+/// All of it in one piece, by serde.
 #[cfg(any(test, toolgate_plain))]
 fn write_plainly(json: &mut Vec<u8>, id: &RequestId, is_stateless: bool, answer: &ToolResponse) {
     use serde_json::json;

@@ -1,4 +1,4 @@
-//! What a server takes on at once: four limits, each a type, and one error for what is above one of them.
+//! What a server takes on concurrently: four limits, each a type, and one error for what is above one of them.
 //!
 //! | limit | bounds | above it |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! How much at once on one connection.
+//! How much runs concurrently on one connection.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
 //! How often: at most so many events of one key per period, by `governor` (GCRA).
 //!
-//! A key may use its whole quota at once, and gets it back evenly over the period. A fixed window would let twice as many through around its end.
+//! A key may use its whole quota immediately, and gets it back evenly over the period. A fixed window would let twice as many through around its end.
 
 use std::collections::HashMap;
 use std::hash::Hash;
