@@ -186,6 +186,7 @@ fn stat(id: u32) -> Option<ProcessStat> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the processes of a test")]
 mod tests {
     use super::*;
 

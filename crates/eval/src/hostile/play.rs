@@ -216,7 +216,10 @@ impl AttackedGate {
                     false => {}
                 }
             }
-            if (succeeded || is_unknown) && use_of == ToolUse::Command {
+            // A declared tool that writes is a command too, which no undo takes back.
+            let is_command =
+                use_of == ToolUse::Command || self.target.flow.is_some_and(|tools| tools.egress == call.tool);
+            if (succeeded || is_unknown) && is_command {
                 state.is_simple = false;
             }
             state.played.push(PlayedCall { call: call.clone(), succeeded });
