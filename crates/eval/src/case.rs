@@ -124,13 +124,13 @@ pub(crate) struct GateSetup {
     /// Commands of the binary that the person gives before the model begins.
     pub(crate) person: Vec<Vec<String>>,
     /// What runs commands, if not the gate.
-    pub(crate) commands: Option<CommandRunner>,
+    pub(crate) commands: Option<CaseCommands>,
 }
 
 /// What runs commands in place of the gate.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum CommandRunner {
+pub(crate) enum CaseCommands {
     /// The host's shell, as with an agent that has no sandbox.
     Host,
 }
@@ -260,7 +260,7 @@ pub struct Weakening {
     pub(crate) person: Vec<Vec<String>>,
     /// What runs commands in place of the gate.
     #[serde(default)]
-    pub(crate) commands: Option<CommandRunner>,
+    pub(crate) commands: Option<CaseCommands>,
     /// The test that shows that the layer matters, where no configuration takes it out: `FILE::NAME`.
     #[serde(default)]
     pub test: Option<String>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::case::{Case, CommandRunner, ExpectedOutcome};
+use crate::case::{Case, CaseCommands, ExpectedOutcome};
 use crate::evidence::{Evidence, EvidencedCall, NOT_STARTED, field, json_lines, offered};
 use crate::http_try::scripted_calls;
 use crate::playground::Playground;
@@ -54,7 +54,7 @@ pub(crate) fn play(
     field(end, "/data/reason").clone_into(&mut evidence.reason);
     field(end, "/data/text").clone_into(&mut evidence.answer);
     evidence.calls = answered_calls(&events);
-    if case.gate.commands == Some(CommandRunner::Host) {
+    if case.gate.commands == Some(CaseCommands::Host) {
         run_unconfined(case, place)?;
     }
     Ok(evidence)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::case::{Case, CommandRunner, Player};
+use crate::case::{Case, CaseCommands, Player};
 use crate::checks::{CheckResult, judge};
 use crate::evidence::{Evidence, EvidencedCall, NOT_STARTED};
 use crate::hostile::{self, HostileSequence, PlayOptions, Tap, UnconfinedCommands};
@@ -195,7 +195,7 @@ fn play_sequence(
             let options = PlayOptions {
                 binary: options.binary.clone(),
                 tap: options.tap.clone().or(match case.gate.commands {
-                    Some(CommandRunner::Host) => Some(Arc::new(UnconfinedCommands)),
+                    Some(CaseCommands::Host) => Some(Arc::new(UnconfinedCommands)),
                     None => None,
                 }),
                 call_timeout: CALL_TIMEOUT,

@@ -31,9 +31,7 @@ impl Client {
             None => (*option).into(),
         };
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command
-            .args(["mcp", "--no-config", "--trust", "autonomous"])
-            .args(options.iter().map(place));
+        command.args(["mcp", "--no-config", "--trust", "autonomous"]).args(options.iter().map(place));
         command.current_dir(scratch.path().join("work")).env("HOME", scratch.folder("home"));
         for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "TOOLGATE_TOKEN"] {
             command.env_remove(variable);
