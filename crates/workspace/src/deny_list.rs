@@ -124,8 +124,14 @@ pub(crate) fn built_in_rule(location: &Path, is_directory: bool, above: Above) -
         (Above::Judged | Above::Unjudged, _) => 0,
     };
     let folded = fold(location);
-    let rule = |folded: &str| rule_on_the_way(folded, is_directory, judged);
-    rule(&folded).or_else(|| without_backup_marks(&folded).iter().find_map(|original| rule(original)))
+    let rule = |folded: &str, is_directory| rule_on_the_way(folded, is_directory, judged);
+    let ends = folded.match_indices('/').map(|(end, _)| (end, true)).filter(|(end, _)| *end > judged);
+    let mut copies = ends.chain([(folded.len(), is_directory)]).flat_map(|(end, is_directory)| {
+        let originals = without_backup_marks(folded.get(..end).unwrap_or_default());
+        originals.into_iter().map(move |original| (original, is_directory))
+    });
+    rule(&folded, is_directory)
+        .or_else(|| copies.find_map(|(original, is_directory)| rule(&original, is_directory)))
 }
 
 /// Whether a rule may end at a name at any depth, or at a name that it may be a backup copy of. Called for every name of a tree; `false` for nearly

@@ -472,12 +472,20 @@ mod tests {
 
     #[test]
     fn backups_of_secrets_are_secrets() {
-        for location in
-            [".env~", "a/id_rsa.bak", "x/server.pem.orig", ".id_rsa.swp", "#.env#", ".#.env", "k.key.old~"]
-        {
+        for location in [
+            ".ssh~/x",
+            "a/.ssh.bak/known/x",
+            ".env~",
+            "a/id_rsa.bak",
+            "x/server.pem.orig",
+            ".id_rsa.swp",
+            "#.env#",
+            ".#.env",
+            "k.key.old~",
+        ] {
             assert!(denied(&MountRules::new(), location), "{location}");
         }
-        for location in ["notes.md~", "main.rs.bak", "#notes#", "environment~"] {
+        for location in ["notes.md~", "main.rs.bak", "#notes#", "environment~", "notes~/x"] {
             assert!(!denied(&MountRules::new(), location), "{location}");
         }
     }
@@ -555,12 +563,18 @@ mod tests {
     /// The built-in list on the folded location, with every end of a rule on the way and without the index.
     fn plainly_denied(place: &Path, is_directory: bool) -> bool {
         let folded = fold(place).into_owned();
-        let originals =
-            std::iter::once(folded.clone()).chain(crate::name_fold::without_backup_marks(&folded));
-        let mut all = originals.flat_map(|name| {
-            let above: Vec<(String, bool)> =
-                name.match_indices('/').map(|(end, _)| (name.get(..end).unwrap().to_owned(), true)).collect();
-            above.into_iter().chain([(name, is_directory)])
+        let above = |name: &str| -> Vec<(String, bool)> {
+            name.match_indices('/').map(|(end, _)| (name.get(..end).unwrap().to_owned(), true)).collect()
+        };
+        let places: Vec<(String, bool)> =
+            above(&folded).into_iter().chain([(folded, is_directory)]).collect();
+        let mut all = places.into_iter().flat_map(|(place, is_directory)| {
+            let originals = crate::name_fold::without_backup_marks(&place);
+            let copies: Vec<(String, bool)> = originals
+                .into_iter()
+                .flat_map(|name| above(&name).into_iter().chain([(name, is_directory)]))
+                .collect();
+            copies.into_iter().chain([(place, is_directory)])
         });
         all.any(|(name, is_directory)| crate::deny_list::rule_ending_at(&name, is_directory).is_some())
     }
