@@ -24,7 +24,10 @@ interface Props {
 export function GrantChooser({ offers, chosen, choose }: Props) {
   const box = useRef<HTMLDivElement>(null);
   // The choices may begin below what is visible of a long call.
-  useEffect(() => box.current?.scrollIntoView({ block: 'nearest' }), [chosen]);
+  useEffect(() => {
+    // Returns a promise since Chromium 156, and React takes what an effect returns for its cleanup.
+    box.current?.scrollIntoView({ block: 'nearest' });
+  }, [chosen]);
   const coverages = [...new Set(offers.map((offer) => offer.covers))];
   const durations = offers.filter((offer) => offer.covers === (chosen?.covers ?? coverages[0]));
   const cover = (covers: string) => {
