@@ -81,20 +81,23 @@ pub enum ExpectedContent {
     Anything,
 }
 
+/// Much longer than a change of one file takes with its locks held.
+const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// How long to wait for directory locks of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockTimeout {
     /// As long as for any other change.
     Default,
-    /// Not at all: the caller retries later.
-    NoWait,
+    /// For the moment that another gate needs to change a file beside: the caller retries later.
+    Brief,
 }
 
 impl LockTimeout {
     fn duration(self) -> Duration {
         match self {
             Self::Default => LOCK_TIMEOUT,
-            Self::NoWait => Duration::ZERO,
+            Self::Brief => BRIEF_LOCK_TIMEOUT,
         }
     }
 }

@@ -176,7 +176,7 @@ fn restore_one(
     // Another process may have changed the file since: revert only what this change left.
     if made && is_at_destination(view, change).map_err(told)? {
         let restoration = known.restoration(view, change)?;
-        view.restore(&[restoration], LockTimeout::NoWait, recorder).map_err(told)?;
+        view.restore(&[restoration], LockTimeout::Brief, recorder).map_err(told)?;
     }
     if let Some(temporary) = &change.temporary {
         known.remove_litter(view, &change.mount, &change.path, temporary).map_err(told)?;

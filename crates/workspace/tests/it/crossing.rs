@@ -153,6 +153,6 @@ fn what_is_put_back_never_goes_through_a_link_into_another_mount() {
     let stop = Deadline::never();
     let view = view(&workspace, &stop);
     let gone = Restoration::Absence { path: "@w/src/x".to_owned(), expect: ExpectedContent::Anything };
-    assert!(view.restore(&[gone], LockTimeout::NoWait, &NoopRecorder).is_err());
+    assert!(view.restore(&[gone], LockTimeout::Brief, &NoopRecorder).is_err());
     assert_eq!(fs::read_to_string(root.join("c/src/x")).unwrap(), "of c");
 }

@@ -36,7 +36,7 @@ fn a_folder_is_free_at_once_whatever_is_being_started() {
                 std::fs::write(scratch.path().join("x"), "x").unwrap();
                 let gone =
                     Restoration::Absence { path: "@project/x".to_owned(), expect: ExpectedContent::Anything };
-                view.restore(&[gone], LockTimeout::NoWait, &NoopRecorder)
+                view.restore(&[gone], LockTimeout::Brief, &NoopRecorder)
             })
             .collect();
         is_over.store(true, Ordering::Relaxed);
