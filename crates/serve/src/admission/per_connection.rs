@@ -9,8 +9,9 @@ use toolgate_types::Outcome;
 /// Maximum unanswered requests of one connection; more are rejected.
 pub(crate) const MAX_UNANSWERED: usize = 1024;
 
-/// Maximum weight of calls on one connection that run, or whose responses are held in memory: 32 changes or four reads.
-const MAX_CALL_WEIGHT: usize = 32;
+/// Maximum weight of calls on one connection that run, or whose responses are held in memory: eight changes or four reads. With 32 changes of
+/// one directory, they wait for its lock more than they share of the disk: a fifth of the edits per second.
+const MAX_CALL_WEIGHT: usize = 8;
 
 /// A call with a response up to this size counts only until the response is there: not while its record is being written, nor while the client does
 /// not read. With [`MAX_UNANSWERED`] this is at most 16 MiB.
@@ -19,7 +20,7 @@ const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
 /// How much a call counts against [`MAX_CALL_WEIGHT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallWeight {
-    /// A change: its response is short, and it mostly waits for the disk, which the others in flight share.
+    /// A change: its response is short, and it mostly waits for the disk.
     Small,
     /// A read, whose response may be long.
     Large,
@@ -29,7 +30,7 @@ impl CallWeight {
     const fn permits(self) -> u32 {
         match self {
             Self::Small => 1,
-            Self::Large => 8,
+            Self::Large => 2,
         }
     }
 }
@@ -124,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_many_changes_or_four_reads() {
-        for (size, most) in [(CallWeight::Small, 32), (CallWeight::Large, 4)] {
+    fn there_is_room_for_eight_changes_or_four_reads() {
+        for (size, most) in [(CallWeight::Small, 8), (CallWeight::Large, 4)] {
             let connection = ConnectionLimit::default();
             let taken: Vec<_> = std::iter::from_fn(|| connection.try_acquire(size)).collect();
             assert_eq!(taken.len(), most, "{size:?}");
